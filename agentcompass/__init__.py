@@ -1,0 +1,1 @@
+"""Evaluate agents: any benchmark x any harness x any environment x any model."""

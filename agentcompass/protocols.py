@@ -1,0 +1,453 @@
+"""
+The contracts between the engine and its components, and the small values they exchange.
+
+A component is any class with these methods; nothing has to be inherited. Each is constructed with one
+argument, its validated parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+from .records import NO_USAGE, Step, ToolCall, Usage
+
+_NOTHING: Mapping[str, Any] = {}
+DEFAULT_OUTPUT_BYTES = 10 * 1024 * 1024
+"""How much of each output stream of a command is kept."""
+TIMEOUT_EXIT_CODE = 124
+"""What a command that was killed by its deadline reports."""
+
+
+def _nothing() -> Mapping[str, Any]:
+    return _NOTHING  # shared: 100,000 tasks with an empty dict each would cost 20 MB
+
+
+# --- tasks and verdicts ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """
+    One problem.
+
+    Args:
+        id: Unique in its benchmark; any non-empty text.
+        prompt: What the agent is asked.
+        category: Group for the per-category scores; empty for none.
+        files: Put into the session's working directory before the agent starts: relative path to content.
+        reference: A solution that must score 1, in the form an agent would submit it. Hidden from agents.
+        hidden: What only the verifier may read: expected answers, tests.
+        image: The image that container environments run the task in; empty for the environment's own.
+        timeout_seconds: The agent's deadline where the run sets none.
+    """
+
+    id: str
+    prompt: str
+    category: str = ""
+    files: Mapping[str, bytes] = field(default_factory=_nothing)
+    reference: str | None = None
+    hidden: Mapping[str, Any] = field(default_factory=_nothing)
+    image: str = ""
+    timeout_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskView:
+    """What an agent may know of a task."""
+
+    id: str
+    prompt: str
+    files: Mapping[str, bytes] = field(default_factory=_nothing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """
+    What a harness hands in.
+
+    Args:
+        answer: The final answer; None when there is none.
+        artifacts: Further results by name, e.g. ``{"patch": b"..."}``; kept in the run directory.
+        stop_reason: Why the agent stopped, in the harness's words.
+    """
+
+    answer: str | None = None
+    artifacts: Mapping[str, bytes] = field(default_factory=_nothing)
+    stop_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """
+    How good an outcome is.
+
+    Args:
+        score: The primary metric, in [0, 1].
+        success: Pass or fail, for benchmarks that have one; enables pass@k. None for scalar scores.
+        metrics: Further metrics by name; each a finite number.
+        explanation: One line for a person.
+        output: Whatever the verifier wants kept as evidence; JSON-like.
+    """
+
+    score: float
+    success: bool | None = None
+    metrics: Mapping[str, float] = field(default_factory=_nothing)
+    explanation: str = ""
+    output: Mapping[str, Any] = field(default_factory=_nothing)
+
+    @classmethod
+    def passed(cls, success: bool, explanation: str = "", **output: Any) -> Verdict:
+        """Build a pass-or-fail verdict."""
+        return cls(score=float(success), success=success, explanation=explanation, output=output)
+
+
+# --- environments ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecResult:
+    """
+    What became of a command.
+
+    Args:
+        exit_code: Its exit status; 128 + n when signal n killed it, 124 when its deadline did.
+        stdout_bytes: What was kept of standard output: all of it, or head and tail.
+        stdout_dropped: How many bytes were left out between head and tail.
+        timed_out: Whether the deadline hit; the whole process tree is dead then.
+    """
+
+    exit_code: int
+    stdout_bytes: bytes = b""
+    stderr_bytes: bytes = b""
+    stdout_dropped: int = 0
+    stderr_dropped: int = 0
+    timed_out: bool = False
+    duration_seconds: float = 0.0
+
+    @property
+    def stdout(self) -> str:
+        return self.stdout_bytes.decode("utf-8", "replace")
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_bytes.decode("utf-8", "replace")
+
+    @property
+    def truncated(self) -> bool:
+        return bool(self.stdout_dropped or self.stderr_dropped)
+
+
+class Session(Protocol):
+    """
+    One open environment.
+
+    Relative paths are resolved against ``workdir``. Every method raises ``SessionLostError`` once the
+    machine behind the session is gone.
+    """
+
+    @property
+    def workdir(self) -> str:
+        """Absolute path inside the session where commands start."""
+        ...
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout_seconds: float | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """
+        Run a command (a string goes to ``/bin/sh -c``) and wait for it to exit.
+
+        Returns when the command exits, even if a background child still holds its pipes. On a timeout
+        (exit code 124, partial output kept) or a cancellation its whole process tree is killed, children
+        in sessions of their own included. Background children of a command that exits normally live
+        until the session closes.
+
+        Raises:
+            ExecError: The command could not be started (other than "not found" = 127, "not
+                executable" = 126, which are results).
+            SessionLostError: The session died.
+        """
+        ...
+
+    async def read(self, path: str, *, max_bytes: int = DEFAULT_OUTPUT_BYTES) -> bytes:
+        """
+        Read a file.
+
+        Raises:
+            SessionFileNotFoundError: It does not exist.
+            TransferError: It is not a regular file, too large, or outside the session.
+        """
+        ...
+
+    async def write(self, path: str, data: bytes, *, executable: bool = False) -> None:
+        """Write a file, parents included, replacing what was there."""
+        ...
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a file or a tree from this machine into the session (modes, links and empty directories)."""
+        ...
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy a file or a tree out of the session; nothing can be written outside ``target``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlan:
+    """
+    What a session is opened for.
+
+    Args:
+        run_id: The run it belongs to; label of everything that is created.
+        label: Task, attempt and purpose, for people.
+        image: The image to run, for environments that have images; empty for the environment's own.
+        workdir: Where commands start; empty for the environment's own choice.
+        env: Further environment variables for every command.
+        keep: Leave the environment in place at the end, for debugging.
+    """
+
+    run_id: str
+    label: str
+    image: str = ""
+    workdir: str = ""
+    env: Mapping[str, str] = field(default_factory=_nothing)
+    keep: bool = False
+
+
+class Environment(Protocol):
+    """A provider of isolated machines; one instance serves a whole request."""
+
+    async def check(self) -> None:
+        """
+        Say before the run starts whether sessions can be opened at all.
+
+        Raises:
+            ConfigError: They cannot; the message tells the way out.
+        """
+        ...
+
+    def open(self, plan: SessionPlan) -> AbstractAsyncContextManager[Session]:
+        """
+        Open a session; leaving the context removes everything that it created.
+
+        Raises:
+            SessionOpenError: It could not be opened.
+        """
+        ...
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of a conversation with a model."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    tool_calls: Sequence[ToolCall] = ()
+    tool_call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool that the model may call; ``parameters`` is a JSON Schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+StopReason = Literal["stop", "length", "tool_calls", "content_filter", "other"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """
+    What a model answered.
+
+    Args:
+        text: The final content, reasoning excluded; may be empty.
+        reasoning: Reasoning text, if the endpoint gives it apart.
+        usage: Of this call, its retried and billed predecessors included.
+    """
+
+    text: str
+    reasoning: str = ""
+    tool_calls: Sequence[ToolCall] = ()
+    stop_reason: StopReason = "stop"
+    usage: Usage = NO_USAGE
+
+
+class Model(Protocol):
+    """A model behind an endpoint."""
+
+    @property
+    def id(self) -> str:
+        """The model's id, as the endpoint knows it."""
+        ...
+
+    async def complete(self, messages: Sequence[Message], *, tools: Sequence[Tool] = ()) -> Reply:
+        """
+        Ask for one completion; transient failures are retried inside.
+
+        Raises:
+            ModelError: One of its subclasses, when the retries are used up or none can help.
+        """
+        ...
+
+
+# --- agents ---------------------------------------------------------------------------------------
+
+
+class Trajectory(Protocol):
+    """Where a harness leaves its steps as they happen, so that a deadline or a crash loses none."""
+
+    def add(self, step: Step) -> None:
+        """Append a step. Model calls through ``Trial.model`` are added by the engine."""
+        ...
+
+
+class Trial(Protocol):
+    """What a harness may see and touch while it works on one attempt."""
+
+    @property
+    def task(self) -> TaskView: ...
+    @property
+    def attempt(self) -> int:
+        """1-based."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Differs between attempts, is the same when an attempt is repeated."""
+        ...
+
+    @property
+    def session(self) -> Session:
+        """The agent's session; only for harnesses with ``needs_session``."""
+        ...
+
+    @property
+    def model(self) -> Model:
+        """The model; only for harnesses with ``needs_model``."""
+        ...
+
+    @property
+    def trajectory(self) -> Trajectory: ...
+    @property
+    def reference(self) -> str | None:
+        """The reference solution; None unless the harness is a control with ``sees_reference``."""
+        ...
+
+
+class Harness(Protocol):
+    """Drives the agent; one instance serves a whole request, so it keeps no state between trials."""
+
+    needs_session: ClassVar[bool]
+    needs_model: ClassVar[bool]
+    sees_reference: ClassVar[bool]
+    """Only control harnesses set this."""
+
+    async def run(self, trial: Trial) -> Outcome:
+        """
+        Work on one attempt until the agent is done.
+
+        Raises:
+            HarnessError: The agent program broke; counts as a failed attempt.
+        """
+        ...
+
+
+# --- benchmarks -----------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Grader(Protocol):
+    """
+    A verifier that needs nothing but the answer.
+
+    The engine runs it in a worker process with a deadline, so it may block, burn CPU or meet a
+    catastrophic regular expression.
+    """
+
+    def grade(self, task: Task, outcome: Outcome) -> Verdict | bool | float:
+        """Judge an outcome; a bool means pass or fail, a number in [0, 1] a scalar score."""
+        ...
+
+
+@runtime_checkable
+class Verifier(Protocol):
+    """A verifier that works in a session, or that is quick and linear enough to run on the event loop."""
+
+    environment: ClassVar[Literal["none", "reuse", "fresh"]]
+    """No session, the agent's session, or a new one."""
+
+    async def verify(self, task: Task, outcome: Outcome, session: Session | None) -> Verdict | bool | float:
+        """
+        Judge an outcome.
+
+        Raises:
+            VerifierError: The machinery failed; says nothing about the answer.
+        """
+        ...
+
+
+class Benchmark(Protocol):
+    """Where tasks come from and what judges them."""
+
+    def load(self, data_dir: Path) -> Iterable[Task]:
+        """
+        Return all tasks, in a stable order. Runs in a worker process with a deadline.
+
+        Args:
+            data_dir: Where downloaded data is cached.
+
+        Raises:
+            ConfigError: The data cannot be had; the message tells the way out.
+        """
+        ...
+
+    def verifier(self) -> Grader | Verifier:
+        """Return what judges the outcomes of all tasks."""
+        ...
+
+
+# --- recipes --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How one task of one request will be run; what recipes adapt."""
+
+    benchmark: str
+    harness: str
+    environment: str
+    task: TaskView
+    image: str = ""
+    workdir: str = ""
+    env: Mapping[str, str] = field(default_factory=_nothing)
+    task_timeout_seconds: float | None = None
+    verifier_timeout_seconds: float | None = None
+
+
+class Recipe(Protocol):
+    """A pure adapter of plans for the combinations that it knows."""
+
+    priority: ClassVar[int]
+    """Recipes apply in ascending order; ties go by id."""
+
+    def matches(self, plan: Plan) -> bool: ...
+    def apply(self, plan: Plan) -> Plan:
+        """Return the plan with the recipe's settings."""
+        ...

@@ -1,0 +1,22 @@
+"""Fixtures that every test gets: both event loops, and a guard against blocking them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Run each async test on both backends; parametrize ``anyio_backend`` where only one fits."""
+    backend: str = request.param
+    return backend
+
+
+@pytest.fixture(autouse=True)
+def guard_event_loop() -> Iterator[BlockBuster]:
+    """Fail a test that blocks the event loop."""
+    with blockbuster_ctx("agentcompass") as guard:
+        yield guard
