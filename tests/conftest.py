@@ -6,6 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
+from hypothesis import settings
+
+settings.register_profile("shared-cores", deadline=None)
+settings.load_profile("shared-cores")
 
 
 @pytest.fixture(params=["asyncio", "trio"])
