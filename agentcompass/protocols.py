@@ -369,6 +369,15 @@ class Harness(Protocol):
         ...
 
 
+@runtime_checkable
+class SalvagingHarness(Protocol):
+    """A harness that can still hand something in after its agent was cut short or broke."""
+
+    async def salvage(self, trial: Trial) -> Outcome | None:
+        """Return what the agent left behind, e.g. its patch; the session is still open."""
+        ...
+
+
 # --- benchmarks -----------------------------------------------------------------------------------
 
 

@@ -257,7 +257,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None
     method: Literal["wilson", "cluster", "none"]
     evaluated: int
-    """Attempts that the mean covers."""
+    """Attempts (tasks, under strategy ``pass``) that the mean covers."""
     planned: int
     coverage: float
     """evaluated / planned, 0 when nothing was planned."""
@@ -334,7 +334,11 @@ class RunStarted(msgspec.Struct, frozen=True, kw_only=True, tag="run_started"):
     tasks: int
     attempts: int
     already_finished: int
-    """Attempts kept from an earlier session or a reused run."""
+    """Attempts kept from an earlier session or a reused run, and those that their success made needless."""
+    kept_evaluated: int = 0
+    """How many of the kept attempts have a score."""
+    kept_score_sum: float = 0.0
+    strategy: Literal["avg", "pass"] = "avg"
     at: str = ""
 
 
@@ -371,6 +375,15 @@ class TrialFinished(msgspec.Struct, frozen=True, kw_only=True, tag="trial_finish
     at: str = ""
 
 
+class AttemptsSkipped(msgspec.Struct, frozen=True, kw_only=True, tag="attempts_skipped"):
+    """A task succeeded early: its further attempts are not needed (strategy ``pass``)."""
+
+    request: str
+    task_id: str
+    attempts: int
+    at: str = ""
+
+
 class OutageChanged(msgspec.Struct, frozen=True, kw_only=True, tag="outage_changed"):
     """The outage breaker opened (``down``) or closed again."""
 
@@ -398,7 +411,14 @@ class RunFinished(msgspec.Struct, frozen=True, kw_only=True, tag="run_finished")
 
 
 ProgressEvent = (
-    RunStarted | TrialStarted | PhaseChanged | TrialFinished | OutageChanged | Notice | RunFinished
+    RunStarted
+    | TrialStarted
+    | PhaseChanged
+    | TrialFinished
+    | AttemptsSkipped
+    | OutageChanged
+    | Notice
+    | RunFinished
 )
 
 
