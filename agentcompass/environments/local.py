@@ -1,0 +1,293 @@
+"""
+The ``local`` environment: sessions are private directories on this machine, their commands plain processes.
+
+It keeps sessions apart, clean and bounded, but it is no jail: a command can read and write whatever this
+user can. Only the files that the engine itself reads and writes are confined to the session's directory.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+import anyio
+from anyio import CapacityLimiter, from_thread, to_thread
+from pydantic import BaseModel, ConfigDict, PositiveInt
+
+from ..errors import (
+    ConfigError,
+    SessionError,
+    SessionFileNotFoundError,
+    SessionLostError,
+    SessionOpenError,
+    TransferError,
+)
+from ..protocols import DEFAULT_OUTPUT_BYTES, ExecResult, SessionPlan
+from .directories import SessionDirectory, remove_abandoned, user_directory
+from .processes import Command, Supervisor, kill_marked
+from .tree import TreeCopy, read_file, write_file
+
+_CLOSE_SECONDS = 15.0
+"""How long closing a session may take before the rest of it is left to a thread and to later runs."""
+_MEGABYTE = 1024 * 1024
+
+T = TypeVar("T")
+
+
+class LocalParams(BaseModel):
+    """How local sessions are set up. Limits hold for each process of a session by itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    root_dir: Path | None = None
+    """Where the directories of sessions are created; None for the system's temporary directory."""
+    env: dict[str, str] = {}
+    """Further environment variables for every command. Of the host's own, only PATH is passed on."""
+    memory_mb: PositiveInt | None = None
+    """Address space of a process. Some runtimes (Node.js, Java, Go) reserve far more than they use."""
+    file_mb: PositiveInt | None = 10_240
+    """Size of a file that a command writes."""
+    cpu_seconds: PositiveInt | None = None
+    """CPU time of a process."""
+    open_files: PositiveInt | None = None
+    """Open files of a process."""
+    processes: PositiveInt | None = None
+    """Processes and threads of this user in total, those outside the session included; not for root."""
+
+    def limits(self) -> dict[int, int]:
+        """Return the resource limits of a command by ``resource.RLIMIT_*`` constant."""
+        values = {
+            resource.RLIMIT_AS: self.memory_mb and self.memory_mb * _MEGABYTE,
+            resource.RLIMIT_FSIZE: self.file_mb and self.file_mb * _MEGABYTE,
+            resource.RLIMIT_CPU: self.cpu_seconds,
+            resource.RLIMIT_NOFILE: self.open_files,
+            resource.RLIMIT_NPROC: self.processes,
+        }
+        chosen = {kind: value for kind, value in values.items() if value is not None}
+        return {resource.RLIMIT_CORE: 0, **chosen}
+
+
+class LocalEnvironment:
+    """Opens sessions on this machine."""
+
+    def __init__(self, params: LocalParams) -> None:
+        self._params = params
+        self._openings = CapacityLimiter(8)
+        self._transfers = CapacityLimiter(8)
+
+    async def check(self) -> None:
+        """
+        Open a session for a try, and remove what sessions of dead engines left behind.
+
+        Raises:
+            ConfigError: No session can be opened.
+        """
+        plan = SessionPlan(run_id="check", label="check")
+        try:
+            await to_thread.run_sync(self._remove_abandoned, limiter=self._openings)
+            async with self.open(plan) as session:
+                await session.exec(["/bin/sh", "-c", "exit 0"])
+        except (OSError, SessionError) as error:
+            raise ConfigError(f"the local environment cannot run commands: {error}") from error
+
+    def _remove_abandoned(self) -> None:
+        remove_abandoned(user_directory(self._params.root_dir))
+
+    @asynccontextmanager
+    async def open(self, plan: SessionPlan) -> AsyncIterator[LocalSession]:
+        """
+        Open a session; at the end its processes are killed and, unless kept, its directory is removed.
+
+        Raises:
+            SessionOpenError: It could not be opened.
+        """
+        session = LocalSession(self._params, plan, openings=self._openings, transfers=self._transfers)
+        try:
+            await session.start()
+            yield session
+        finally:
+            await session.aclose()
+
+
+class LocalSession:
+    """
+    A directory with ``work``, ``home`` and ``tmp``, and the processes that were started in it.
+
+    Args:
+        openings: Limits the threads that open and close sessions.
+        transfers: Limits the threads that copy files.
+    """
+
+    def __init__(
+        self,
+        params: LocalParams,
+        plan: SessionPlan,
+        *,
+        openings: CapacityLimiter,
+        transfers: CapacityLimiter,
+    ) -> None:
+        self._params = params
+        self._plan = plan
+        self._openings = openings
+        self._transfers = transfers
+        self._directory: SessionDirectory | None = None
+        self._supervisor: Supervisor | None = None
+        self._lost = "not open"
+
+    @property
+    def root(self) -> Path:
+        """The session's directory."""
+        assert self._directory is not None
+        return self._directory.path
+
+    @property
+    def workdir(self) -> str:
+        """Absolute path where commands start."""
+        return str(self.root / "work" / self._plan.workdir)
+
+    async def start(self) -> None:
+        """Create the directory and start the supervisor."""
+        wanted = PurePosixPath(self._plan.workdir)
+        if wanted.is_absolute() or ".." in wanted.parts:
+            reason = "the local environment takes only a working directory inside the session's own"
+            raise SessionOpenError(f"{reason}, not {self._plan.workdir!r}", retryable=False)
+        failures: list[OSError] = []
+        async with anyio.create_task_group() as opening:  # not even asyncio's own `cancel()` gets past it
+            opening.start_soon(self._in_thread, partial(self._start, failures))
+        if failures:
+            raise SessionOpenError(f"no local session could be opened: {failures[0]}") from failures[0]
+        self._lost = ""
+
+    async def _in_thread(self, work: Callable[[], None]) -> None:
+        await to_thread.run_sync(work, limiter=self._openings)
+
+    def _start(self, failures: list[OSError]) -> None:
+        try:
+            base = user_directory(self._params.root_dir)
+            self._directory = SessionDirectory(base, keep=self._plan.keep)
+            for name in ("home", "tmp", self.workdir):
+                (self.root / name).mkdir(parents=True)
+            self._supervisor = Supervisor(self._params.limits())
+        except OSError as error:
+            failures.append(error)
+
+    async def aclose(self) -> None:
+        """Kill the processes and remove the directory; the second time does nothing."""
+        if self._lost == "closed":
+            return
+        self._lost = "closed"
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+            if self._supervisor is not None:
+                await self._supervisor.stop()
+            dispose = self._dispose
+            await to_thread.run_sync(dispose, abandon_on_cancel=True, limiter=self._openings)
+
+    def _dispose(self) -> None:
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is not None and not supervisor.close():
+            kill_marked(str(self.root))
+        if self._directory is not None:
+            self._directory.remove()
+
+    def _check_alive(self) -> Supervisor:
+        if self._lost or self._supervisor is None:
+            raise SessionLostError(self._lost)
+        return self._supervisor
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout_seconds: float | None = None,
+        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run a command; see ``Session.exec``. Where ``cwd`` does not exist it is an ``ExecError``."""
+        request = Command(
+            arguments=["/bin/sh", "-c", command] if isinstance(command, str) else command,
+            workdir=self.workdir,
+            cwd=cwd or ".",
+            env={**self._base_env(), **self._params.env, **self._plan.env, **(env or {})},
+        )
+        try:
+            return await self._check_alive().run(
+                request, stdin=stdin, timeout_seconds=timeout_seconds, max_output_bytes=max_output_bytes
+            )
+        except SessionLostError as error:
+            self._lost = self._lost or error.cause
+            raise
+
+    def _base_env(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "LANG": "C.UTF-8",
+            "LC_ALL": "C.UTF-8",
+            "TERM": "dumb",
+            "HOME": str(self.root / "home"),
+            "TMPDIR": str(self.root / "tmp"),
+        }
+
+    async def read(self, path: str, *, max_bytes: int = DEFAULT_OUTPUT_BYTES) -> bytes:
+        """Read a file; see ``Session.read``."""
+        return await self._transfer(path, lambda: read_file(self._existing(path), max_bytes=max_bytes))
+
+    async def write(self, path: str, data: bytes, *, executable: bool = False) -> None:
+        """Write a file; see ``Session.write``. A symbolic link inside the session is followed."""
+        mode = 0o755 if executable else 0o644
+        await self._transfer(path, lambda: write_file(self._inside(path), data, mode=mode))
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a file or a tree to ``target``, the name of the copy; see ``TreeCopy``."""
+        tree = TreeCopy(from_session=False, checkpoint=from_thread.check_cancelled)
+        await self._transfer(target, lambda: tree.copy(_on_host(source), self._inside(target)))
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy a file or a tree to ``target``, the name of the copy; see ``TreeCopy``."""
+        tree = TreeCopy(from_session=True, checkpoint=from_thread.check_cancelled)
+        await self._transfer(source, lambda: tree.copy(self._existing(source), _resolve(target)))
+
+    async def _transfer(self, path: str, work: Callable[[], T]) -> T:
+        self._check_alive()
+        return await to_thread.run_sync(self._translate_errors, path, work, limiter=self._transfers)
+
+    def _translate_errors(self, path: str, work: Callable[[], T]) -> T:
+        if not Path(self.workdir).is_dir():
+            self._lost = self._lost or "directory removed"
+            raise SessionLostError(self._lost)
+        try:
+            return work()
+        except OSError as error:
+            raise TransferError(path, f"{error.strerror} ({error.filename})") from error
+        except ValueError as error:  # a NUL character, or a surrogate that stands for no byte
+            raise TransferError(path, "no file can have this name") from error
+
+    def _inside(self, path: str) -> Path:
+        """Resolve a path of the session, links included, and insist that it lies in its directory."""
+        resolved = _resolve(Path(self.workdir) / path)
+        if not resolved.is_relative_to(self.root):
+            raise TransferError(path, "outside the session's directory")
+        return resolved
+
+    def _existing(self, path: str) -> Path:
+        resolved = self._inside(path)
+        if not os.path.lexists(resolved):
+            raise SessionFileNotFoundError(path)
+        return resolved
+
+
+def _on_host(source: Path) -> Path:
+    resolved = _resolve(source)
+    if not os.path.lexists(resolved):
+        raise TransferError(str(source), "no such file on this machine")
+    return resolved
+
+
+def _resolve(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # unlike `Path.resolve`, it takes a loop of links without an error
