@@ -1,0 +1,37 @@
+"""Where a model is reached and how long its calls may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import SecretStr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """
+    A model behind an endpoint.
+
+    Args:
+        model_id: The model's id, as the endpoint knows it.
+        protocol: One of ``client.PROTOCOL_IDS``.
+        base_url: What the protocol's path is appended to, e.g. ``http://localhost:8000/v1``.
+        api_key: Sent as a bearer token; None or empty sends none.
+        params: Put into every request as they are; may override anything but the messages.
+        max_retries: How many further tries a call gets when a retry can help.
+        connect_timeout_seconds: The longest that opening a connection may take.
+        idle_timeout_seconds: The longest silence between two bytes from the endpoint.
+        total_timeout_seconds: The longest that one try may take.
+    """
+
+    model_id: str
+    protocol: str
+    base_url: str = ""
+    api_key: SecretStr | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    max_retries: int = 4
+    connect_timeout_seconds: float = 10.0
+    idle_timeout_seconds: float = 300.0
+    total_timeout_seconds: float = 1800.0

@@ -1,0 +1,48 @@
+"""What is refused when a model is opened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from agentcompass.errors import ConfigError
+from agentcompass.llm.client import open_model
+from agentcompass.llm.endpoint import Endpoint
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"protocol": "openai_chat"}, r"did you mean 'openai-chat'\? \(available: openai-chat, scripted\)"),
+        ({"protocol": "anthropic"}, "available: openai-chat, scripted"),
+        ({"base_url": ""}, "must start with http"),
+        ({"base_url": "localhost:8000/v1"}, "must start with http"),
+        ({"base_url": "user:canary@host/v1"}, "must start with http"),
+        ({"base_url": "http://"}, "must start with http"),
+        ({"base_url": "http://[::1/v1"}, "no valid URL"),
+        ({"base_url": "http://user:canary@host/v1"}, "give them as the API key"),
+        ({"api_key": SecretStr("canary\n")}, "no header can carry"),
+        ({"api_key": SecretStr("canary\u00e9")}, "no header can carry"),
+        ({"params": {"messages": []}}, "may not hold 'messages'"),
+        ({"params": {"stream": True}}, "may not ask for 'stream'"),
+        ({"params": {"seed": object()}}, "cannot be sent as JSON"),
+    ],
+)
+async def test_wrong_endpoint_is_refused_before_any_call(fields: dict[str, Any], message: str) -> None:
+    """The error names the mistake and the way out, but no secret."""
+    settings = {"model_id": "m", "protocol": "openai-chat", "base_url": "http://127.0.0.1:9/v1"}
+    with pytest.raises(ConfigError, match=message) as caught:
+        async with open_model(Endpoint(**(settings | fields))):
+            pass
+    assert "canary" not in str(caught.value)
+
+
+async def test_model_has_the_id_of_its_endpoint() -> None:
+    """Harnesses show it."""
+    endpoint = Endpoint(model_id="org/m", protocol="openai-chat", base_url="http://127.0.0.1:9/v1")
+    async with open_model(endpoint) as model:
+        assert model.id == "org/m"
