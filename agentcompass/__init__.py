@@ -1,1 +1,127 @@
 """Evaluate agents: any benchmark x any harness x any environment x any model."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ._version import __version__
+from .errors import (
+    CompassError,
+    ConfigError,
+    HarnessError,
+    ModelError,
+    SessionError,
+    SessionLostError,
+    SessionOpenError,
+    StoreError,
+    TrialError,
+    UnknownComponentError,
+    VerifierError,
+)
+from .protocols import (
+    Benchmark,
+    Environment,
+    ExecResult,
+    Grader,
+    Harness,
+    Message,
+    Model,
+    Outcome,
+    Plan,
+    Recipe,
+    Reply,
+    Session,
+    SessionPlan,
+    Task,
+    TaskView,
+    Tool,
+    Trajectory,
+    Trial,
+    Verdict,
+    Verifier,
+)
+from .records import CommandStep, Estimate, Metrics, ModelStep, NoteStep, RunPaths, RunStatus, Usage
+
+if TYPE_CHECKING:
+    from .engine.api import async_launch, async_run_evaluation, launch, run_evaluation
+    from .engine.registry import benchmark, environment, harness, recipe
+    from .engine.result import Execution, OrchestrationResult, RunResult
+    from .spec.orchestration import OrchestrationSpec, RunRequestSpec
+
+__all__ = [
+    "Benchmark",
+    "CommandStep",
+    "CompassError",
+    "ConfigError",
+    "Environment",
+    "Estimate",
+    "ExecResult",
+    "Execution",
+    "Grader",
+    "Harness",
+    "HarnessError",
+    "Message",
+    "Metrics",
+    "Model",
+    "ModelError",
+    "ModelStep",
+    "NoteStep",
+    "OrchestrationResult",
+    "OrchestrationSpec",
+    "Outcome",
+    "Plan",
+    "Recipe",
+    "Reply",
+    "RunPaths",
+    "RunRequestSpec",
+    "RunResult",
+    "RunStatus",
+    "Session",
+    "SessionError",
+    "SessionLostError",
+    "SessionOpenError",
+    "SessionPlan",
+    "StoreError",
+    "Task",
+    "TaskView",
+    "Tool",
+    "Trajectory",
+    "Trial",
+    "TrialError",
+    "UnknownComponentError",
+    "Usage",
+    "Verdict",
+    "Verifier",
+    "VerifierError",
+    "__version__",
+    "async_launch",
+    "async_run_evaluation",
+    "benchmark",
+    "environment",
+    "harness",
+    "launch",
+    "recipe",
+    "run_evaluation",
+]
+
+# Imported on first use: `import agentcompass` must not cost what pydantic and an event loop cost.
+_LAZY = {
+    "engine.api": {"async_launch", "async_run_evaluation", "launch", "run_evaluation"},
+    "engine.registry": {"benchmark", "environment", "harness", "recipe"},
+    "engine.result": {"Execution", "OrchestrationResult", "RunResult"},
+    "spec.orchestration": {"OrchestrationSpec", "RunRequestSpec"},
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _LAZY.items():
+        if name in names:
+            value = getattr(import_module(f".{module}", __name__), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,252 @@
+"""Everything between a resolved request and its first attempt: tasks, run directory, what is kept."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+from anyio import to_thread
+
+from .. import _version
+from ..clock import Clock, utc_text
+from ..records import PlanRecord, RunPaths, RunRecord
+from ..store.layout import check_run_id, reserve_run_dir, run_paths
+from ..store.run import LoadedRun, find_run, load_run
+from .loading import PlannedTask, dataset_hash, load_tasks, select_tasks
+from .resolve import ResolvedRequest
+from .resume import (
+    Earlier,
+    earlier_attempts,
+    kept,
+    last_plan,
+    require_compatible,
+    require_same_tasks,
+    worth_copying,
+)
+from .workers import WorkerPool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Background:
+    """
+    What exists from earlier.
+
+    Args:
+        resumes: An earlier session of the same run exists.
+        earlier: The attempts on disk, of that session or of the run that is reused.
+        earlier_plan: What that session meant to cover.
+        reused: The run that attempts are copied from.
+    """
+
+    resumes: bool = False
+    earlier: Mapping[tuple[str, int], Earlier] = field(default_factory=dict)
+    earlier_plan: PlanRecord | None = None
+    reused: LoadedRun | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """
+    What a request would do.
+
+    Args:
+        tasks: How many tasks are selected.
+        attempts: How many attempts that makes.
+        kept: How many of them are settled by earlier results.
+        folder: Where the run directory goes.
+        record: Everything as resolved.
+    """
+
+    name: str
+    benchmark: str
+    harness: str
+    environment: str
+    model: str
+    tasks: int
+    attempts: int
+    kept: int
+    folder: str
+    record: RunRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRequest:
+    """
+    A request that is ready to run.
+
+    Args:
+        paths: Of the run directory, which is reserved.
+    """
+
+    request: ResolvedRequest
+    tasks: list[PlannedTask]
+    record: RunRecord
+    paths: RunPaths
+    background: Background
+
+    @property
+    def run_dir(self) -> Path:
+        """The run directory."""
+        return Path(self.paths.run_dir)
+
+    @property
+    def plan(self) -> PlanRecord:
+        """What the run is meant to cover."""
+        categories = [planned.task.category for planned in self.tasks]
+        return PlanRecord(
+            task_ids=[planned.task.id for planned in self.tasks],
+            categories=categories if any(categories) else [],
+            k=self.record.k,
+            strategy=self.record.strategy,
+            started_at=self.record.started_at,
+        )
+
+    @property
+    def plan_is_new(self) -> bool:
+        """Whether the journal does not say yet what the run is meant to cover."""
+        before = self.background.earlier_plan
+        return before is None or self.plan != msgspec.structs.replace(
+            before, started_at=self.record.started_at
+        )
+
+
+async def prepare(
+    request: ResolvedRequest, *, folder: str, workers: WorkerPool, clock: Clock
+) -> PreparedRequest:
+    """
+    Load the tasks, decide what is kept from earlier, and reserve the run directory.
+
+    Args:
+        folder: Name of the request's folder in the results directory.
+
+    Raises:
+        ConfigError: Something is wrong with the input; no attempt has started.
+    """
+    tasks, record = await _load(request, workers, clock)
+
+    def place() -> PreparedRequest:
+        background = _look_back(request, tasks, record, folder)
+        run_dir = _run_dir(request, folder, background)
+        return PreparedRequest(
+            request=request,
+            tasks=tasks,
+            record=msgspec.structs.replace(record, run_id=run_dir.name),
+            paths=run_paths(run_dir),
+            background=background,
+        )
+
+    return await to_thread.run_sync(place)
+
+
+async def survey(request: ResolvedRequest, *, folder: str, workers: WorkerPool, clock: Clock) -> PlannedRun:
+    """
+    Say what ``prepare`` would lead to, and write nothing.
+
+    Raises:
+        ConfigError: Something is wrong with the input.
+    """
+    tasks, record = await _load(request, workers, clock)
+    background = await to_thread.run_sync(_look_back, request, tasks, record, folder)
+    settled = kept(tasks, background.earlier, k=record.k, in_order=record.strategy == "pass")
+    return PlannedRun(
+        name=request.name,
+        benchmark=request.components.benchmark_id,
+        harness=request.components.harness_id,
+        environment=request.components.environment_id,
+        model=record.model.id,
+        tasks=len(tasks),
+        attempts=len(tasks) * record.k,
+        kept=settled.attempts + settled.needless,
+        folder=str(Path(request.output.results_dir, folder)),
+        record=record,
+    )
+
+
+async def _load(
+    request: ResolvedRequest, workers: WorkerPool, clock: Clock
+) -> tuple[list[PlannedTask], RunRecord]:
+    if request.needs_sessions:
+        await request.components.environment.check()
+    everything = await load_tasks(
+        workers,
+        request.benchmark,
+        benchmark_id=request.components.benchmark_id,
+        data_dir=Path(request.output.data_dir),
+        timeout_seconds=request.execution.load_timeout_seconds,
+    )
+    execution = request.execution
+    tasks = select_tasks(everything, request.selection, seed=execution.seed, limit=execution.limit)
+    started_at = utc_text(clock.wall())
+    return tasks, await to_thread.run_sync(_run_record, request, everything, started_at)
+
+
+def _run_record(request: ResolvedRequest, tasks: list[PlannedTask], started_at: str) -> RunRecord:
+    execution = request.execution
+    return RunRecord(
+        run_id="",
+        name=request.name,
+        benchmark=request.benchmark_record,
+        harness=request.harness_record,
+        environment=request.environment_record,
+        model=request.model_record,
+        recipes=list(request.recipe_ids),
+        dataset_hash=dataset_hash(tasks),
+        k=execution.k,
+        strategy=execution.strategy,
+        seed=execution.seed,
+        execution=execution.model_dump(mode="json"),
+        started_at=started_at,
+        host={"name": platform.node(), "platform": platform.platform(), "python": sys.version.split()[0]},
+        versions={"agentcompass": _version.__version__, "anyio": version("anyio")},
+    )
+
+
+def _look_back(
+    request: ResolvedRequest, tasks: list[PlannedTask], record: RunRecord, folder: str
+) -> Background:
+    """Find what is kept from earlier, and refuse what does not fit; blocks, writes nothing."""
+    execution = request.execution
+    if execution.run_id is not None:
+        check_run_id(execution.run_id)
+        run_dir = Path(request.output.results_dir, folder, execution.run_id)
+        if (run_dir / "run.json").exists():
+            return _resumed(load_run(run_dir), tasks, record)
+    if not execution.reuse and execution.reuse_run_id is None:
+        return Background()
+    run = find_run(Path(request.output.results_dir, folder), execution.reuse_run_id)
+    if run is None:
+        return Background()
+    return _reused(run, tasks, record, forced=execution.reuse == "force")
+
+
+def _resumed(run: LoadedRun, tasks: list[PlannedTask], record: RunRecord) -> Background:
+    what = f"run {run.run_dir.name!r}"
+    way_out = "leave run_id out to start a new run"
+    require_compatible(run.record, record, what=what, way_out=way_out)
+    earlier = earlier_attempts(run)
+    require_same_tasks(tasks, earlier, what=what, way_out=way_out)
+    return Background(resumes=True, earlier=earlier, earlier_plan=last_plan(run))
+
+
+def _reused(run: LoadedRun, tasks: list[PlannedTask], record: RunRecord, *, forced: bool) -> Background:
+    earlier = earlier_attempts(run)
+    if not forced:
+        what = f"run {run.record.run_id!r}"
+        way_out = 'leave reuse out, or set reuse="force" to keep what still fits'
+        require_compatible(run.record, record, what=what, way_out=way_out)
+        require_same_tasks(tasks, earlier, what=what, way_out=way_out)
+    return Background(earlier=worth_copying(earlier, tasks, k=record.k), reused=run)
+
+
+def _run_dir(request: ResolvedRequest, folder: str, background: Background) -> Path:
+    results_dir, run_id = Path(request.output.results_dir), request.execution.run_id
+    if run_id is not None and (results_dir / folder / run_id).is_dir():
+        run_dir = results_dir / folder / run_id
+        if background.resumes or not (run_dir / "attempts.jsonl").exists():
+            return run_dir  # an earlier session, or one that died before it began
+    return reserve_run_dir(results_dir, folder, run_id=run_id)

@@ -1,0 +1,318 @@
+"""One request from its resolved components to its result: feed its attempts, then write its summary."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from ..clock import utc_text
+from ..errors import CompassError, ConfigError, OutageError, StoreError
+from ..llm.client import open_model
+from ..llm.endpoint import Endpoint
+from ..logs import bind_log, current_log, load_structlog, open_run_log
+from ..metrics.fold import fold
+from ..metrics.summary import render_summary
+from ..records import (
+    Metrics,
+    OutageChanged,
+    PhaseChanged,
+    ProgressEvent,
+    RunFinished,
+    RunStarted,
+    RunStatus,
+    TrialFinished,
+)
+from ..store.journal import read_journal
+from ..store.lock import lock_run_dir
+from ..store.writer import RunStore, open_store
+from .context import ModelClient
+from .job import Job
+from .limits import provider_settings
+from .outage import OutageBreaker
+from .prepare import PreparedRequest, prepare
+from .resolve import ResolvedRequest
+from .result import Execution, RunResult
+from .resume import Kept, assignments, kept
+from .retry import RetryPolicy
+from .reuse import copy_attempts
+from .shared import Shared, Turn
+from .task import Assignment, run_task
+
+_SNAPSHOT_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Course:
+    """How a request is going; becomes its result."""
+
+    started_at: str
+    started: float
+    executed_trials: int = 0
+    kept_attempts: int = 0
+    error: CompassError | None = None
+    timed_out: bool = False
+    metrics: Metrics | None = None
+    snapshot_due: float = field(default=0.0)
+
+
+async def run_request(shared: Shared, request: ResolvedRequest, *, folder: str, turn: Turn) -> RunResult:
+    """
+    Run one request to its result; whatever goes wrong in it is its own outcome.
+
+    Returns:
+        The result, also when it failed, was stopped or ran into the deadline.
+    """
+    course = _Course(started_at=utc_text(shared.clock.wall()), started=shared.clock.now())
+    prepared: PreparedRequest | None = None
+    try:
+        with shared.stop.work(deadline=shared.deadline) as scope:
+            prepared = await prepare(request, folder=folder, workers=shared.workers, clock=shared.clock)
+        course.timed_out = scope.cancelled_caught and not shared.stop.requested
+        if prepared is not None:
+            await _run_prepared(shared, prepared, course, turn)
+    except (ConfigError, StoreError) as error:
+        course.error = error
+    finally:
+        turn.end()
+    if isinstance(course.error, StoreError):
+        shared.stop.request()  # a disk that fails one request fails them all
+    return _result(shared, request, prepared, course)
+
+
+async def _run_prepared(shared: Shared, prepared: PreparedRequest, course: _Course, turn: Turn) -> None:
+    lock = await to_thread.run_sync(lock_run_dir, prepared.run_dir)
+    try:
+        async with _open_files(shared, prepared) as store:
+            try:
+                await _work(shared, prepared, store, course, turn)
+            finally:
+                # Also when the host cancelled us: what exists by now is summed up.
+                with shared.stop.shield():
+                    await _sum_up(shared, prepared, store, course)
+    finally:
+        lock.release()
+
+
+@asynccontextmanager
+async def _open_files(shared: Shared, prepared: PreparedRequest) -> AsyncIterator[RunStore]:
+    """Open the store and, on top of it, the log."""
+    await to_thread.run_sync(load_structlog)
+    async with open_store(prepared.run_dir, scrubber=shared.scrubber) as store:
+        with (
+            open_run_log(
+                store.log_line,
+                file_level=shared.runtime.file_log_level,
+                print_line=shared.hub.print_line,
+                console_level=shared.runtime.log_level,
+            ),
+            bind_log(request=prepared.request.name),
+        ):
+            if not prepared.background.resumes:
+                await store.write_run(prepared.record)
+            yield store
+
+
+async def _work(
+    shared: Shared, prepared: PreparedRequest, store: RunStore, course: _Course, turn: Turn
+) -> None:
+    """Run what is left of the plan; a stop or the deadline ends it early."""
+    background = prepared.background
+    earlier = background.earlier
+    if background.reused is not None:
+        await copy_attempts(background.reused, earlier, run_dir=prepared.run_dir, store=store)
+    if prepared.plan_is_new:
+        await store.commit_plan(prepared.plan)
+    k, in_order = prepared.record.k, prepared.record.strategy == "pass"
+    settled = kept(prepared.tasks, earlier, k=k, in_order=in_order)
+    course.kept_attempts = settled.attempts
+    _emit_start(shared, prepared, store, course, settled)
+    work = assignments(prepared.tasks, earlier, k=k, in_order=in_order)
+    with shared.stop.work(deadline=shared.deadline) as scope:
+        await turn.wait()
+        try:
+            async with _open_job(shared, prepared, store, course) as job:
+                await _feed(job, work, shared.slots, turn)
+        except* (OutageError, StoreError) as group:
+            course.error = _first(group)
+    course.timed_out = scope.cancelled_caught and not shared.stop.requested
+
+
+def _first(group: BaseExceptionGroup[CompassError]) -> CompassError:
+    leaf: BaseException = group
+    while isinstance(leaf, BaseExceptionGroup):
+        leaf = leaf.exceptions[0]
+    assert isinstance(leaf, CompassError)
+    return leaf
+
+
+async def _feed(job: Job, work: Iterator[Assignment], slots: anyio.CapacityLimiter, turn: Turn) -> None:
+    """Take a slot, then start the next assignment: only live ones cost memory."""
+    async with anyio.create_task_group() as live:
+        for assignment in work:
+            await slots.acquire_on_behalf_of(assignment)
+            live.start_soon(run_task, job, assignment, slots)
+        turn.end()
+
+
+@asynccontextmanager
+async def _open_job(
+    shared: Shared, prepared: PreparedRequest, store: RunStore, course: _Course
+) -> AsyncIterator[Job]:
+    request = prepared.request
+    execution = request.execution
+
+    def emit(event: ProgressEvent) -> None:
+        _publish(shared, store, course, event)
+
+    def tell_outage(down: bool, error: str) -> None:
+        emit(OutageChanged(request=request.name, down=down, error=error, at=_now(shared)))
+        current_log().error("outage", down=down, error=error)
+
+    patterns = execution.retry_pattern_list
+    provider = request.components.environment_id
+    with provider_settings(
+        provider, limits=shared.runtime.provider_limits, open_qps=shared.runtime.env_open_qps
+    ) as gates:
+        async with _open_client(request.endpoint) as client:
+            yield Job(
+                name=request.name,
+                run_id=prepared.record.run_id,
+                components=request.components,
+                model=client,
+                execution=execution,
+                retry=RetryPolicy(
+                    max_retries=execution.max_retries,
+                    patterns=None if patterns is None else tuple(patterns),
+                ),
+                gates=gates,
+                breaker=OutageBreaker(
+                    shared.clock,
+                    give_up_seconds=execution.outage_timeout_seconds,
+                    on_change=tell_outage,
+                ),
+                workers=shared.workers,
+                store=store,
+                stop=shared.stop,
+                clock=shared.clock,
+                emit=emit,
+            )
+
+
+@asynccontextmanager
+async def _open_client(endpoint: Endpoint | None) -> AsyncIterator[ModelClient | None]:
+    if endpoint is None:
+        yield None
+        return
+    async with open_model(endpoint) as client:
+        yield client
+
+
+# --- telling ----------------------------------------------------------------------------------------
+
+
+def _now(shared: Shared) -> str:
+    return utc_text(shared.clock.wall())
+
+
+def _publish(shared: Shared, store: RunStore, course: _Course, event: ProgressEvent) -> None:
+    shared.hub.emit(event)
+    match event:
+        case PhaseChanged():
+            return  # for the live display only; the record holds the phases' times
+        case TrialFinished():
+            course.executed_trials += 1
+    store.event(event)
+    now = shared.clock.now()
+    if now >= course.snapshot_due:
+        course.snapshot_due = now + _SNAPSHOT_SECONDS
+        _save_snapshot(shared, store, event.request)
+
+
+def _save_snapshot(shared: Shared, store: RunStore, request: str) -> None:
+    snapshot = shared.hub.snapshot(request, at=_now(shared))
+    if snapshot is not None:
+        store.snapshot(snapshot)
+
+
+def _emit_start(
+    shared: Shared, prepared: PreparedRequest, store: RunStore, course: _Course, settled: Kept
+) -> None:
+    event = RunStarted(
+        request=prepared.request.name,
+        run_id=prepared.record.run_id,
+        run_dir=prepared.paths.run_dir,
+        tasks=len(prepared.tasks),
+        attempts=len(prepared.tasks) * prepared.record.k,
+        already_finished=settled.attempts + settled.needless,
+        kept_evaluated=settled.attempts,
+        kept_score_sum=settled.score_sum,
+        strategy=prepared.record.strategy,
+        at=_now(shared),
+    )
+    _publish(shared, store, course, event)
+    current_log().info("run_started", run_id=event.run_id, tasks=event.tasks, attempts=event.attempts)
+
+
+# --- the end ----------------------------------------------------------------------------------------
+
+
+async def _sum_up(shared: Shared, prepared: PreparedRequest, store: RunStore, course: _Course) -> None:
+    """Fold the journal into metrics and summary, and say that the run is over."""
+    prepared.tasks.clear()  # the fold needs their memory when there are very many
+    course.metrics = await to_thread.run_sync(fold_journal, prepared.paths.journal)
+    await store.write_final(course.metrics, render_summary(prepared.record, course.metrics))
+    event = RunFinished(
+        request=prepared.request.name,
+        run_id=prepared.record.run_id,
+        status=_status(shared, course),
+        value=course.metrics.score.value,
+        seconds=shared.clock.now() - course.started,
+        at=_now(shared),
+    )
+    _publish(shared, store, course, event)
+    _save_snapshot(shared, store, event.request)
+    current_log().info("run_finished", status=event.status, value=event.value, seconds=event.seconds)
+
+
+def fold_journal(path: str) -> Metrics:
+    """Compute a run's metrics from its journal alone; blocks."""
+    reader = read_journal(path)
+    metrics = fold(reader)
+    return msgspec.structs.replace(metrics, damaged_lines=reader.damaged_lines)
+
+
+def _status(shared: Shared, course: _Course) -> RunStatus:
+    if course.error is not None:
+        return RunStatus.FAILED
+    score = course.metrics.score if course.metrics else None
+    if score is not None and score.planned and score.evaluated == score.planned:
+        return RunStatus.COMPLETED
+    if course.timed_out:
+        return RunStatus.TIMED_OUT
+    if shared.stop.requested or score is None:
+        return RunStatus.CANCELLED
+    return RunStatus.PARTIAL if score.evaluated else RunStatus.FAILED
+
+
+def _result(
+    shared: Shared, request: ResolvedRequest, prepared: PreparedRequest | None, course: _Course
+) -> RunResult:
+    return RunResult(
+        name=request.name,
+        status=_status(shared, course),
+        run_id=prepared.record.run_id if prepared else "",
+        metrics=course.metrics,
+        paths=prepared.paths if prepared else None,
+        error=course.error,
+        execution=Execution(
+            started_at=course.started_at,
+            seconds=shared.clock.now() - course.started,
+            executed_trials=course.executed_trials,
+            kept_attempts=course.kept_attempts,
+        ),
+    )

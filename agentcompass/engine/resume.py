@@ -1,0 +1,203 @@
+"""What an earlier session or an earlier run already finished, and whether it may be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from ..errors import ConfigError
+from ..records import PlanRecord, RunRecord, TrialRecord
+from ..store.run import LoadedRun
+from .loading import PlannedTask
+from .task import Assignment
+
+_COMPARED = ("benchmark", "harness", "environment", "model", "strategy", "seed")
+_NOT_COMPARED = {"source", "base_url"}
+"""Where a component or an endpoint happens to live does not change what is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """
+    What exists of one attempt.
+
+    Args:
+        digest: Of the task as it was then.
+        counted: The number of the trial that counts; 0 while there is none, and the attempt is to be run.
+        success: Its verdict; None for a scalar score.
+        score: Its score; 0 while there is none.
+        trials: The highest trial number on disk.
+    """
+
+    digest: str
+    counted: int = 0
+    success: bool | None = None
+    score: float = 0.0
+    trials: int = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the attempt needs no further trial."""
+        return self.counted > 0
+
+
+def earlier_attempts(run: LoadedRun) -> dict[tuple[str, int], Earlier]:
+    """
+    Return what exists of each attempt of a run, by task id and attempt; blocks.
+
+    Discarded trials, infrastructure and internal errors and cancelled trials count for nothing.
+    """
+    found: dict[tuple[str, int], Earlier] = {}
+    for trial in run.trials():
+        key = (trial.task_id, trial.attempt)
+        before = found.get(key) or Earlier(trial.task_hash)
+        trials = max(before.trials, trial.trial)
+        score = None if trial.discarded or not trial.outcome.counts else trial.score
+        if score is not None and trial.trial >= before.counted:
+            found[key] = Earlier(trial.task_hash, trial.trial, trial.success, score, trials)
+        else:
+            found[key] = replace(before, trials=trials)
+    return found
+
+
+def worth_copying(
+    earlier: Mapping[tuple[str, int], Earlier], tasks: Sequence[PlannedTask], *, k: int
+) -> dict[tuple[str, int], Earlier]:
+    """Return the finished attempts that a new run of these tasks can keep; changed tasks are left out."""
+    digests = {planned.task.id: planned.digest for planned in tasks}
+    return {
+        key: it
+        for key, it in earlier.items()
+        if it.finished and key[1] <= k and digests.get(key[0]) == it.digest
+    }
+
+
+def last_plan(run: LoadedRun) -> PlanRecord | None:
+    """Return what a run was last meant to cover; blocks."""
+    plan = None
+    for record in run.journal():
+        if isinstance(record, PlanRecord):
+            plan = record
+    return plan
+
+
+def counted_trials(run: LoadedRun, earlier: Mapping[tuple[str, int], Earlier]) -> Iterator[TrialRecord]:
+    """Yield the trial that counts of each of these attempts, once; blocks."""
+    left = {key: it.counted for key, it in earlier.items()}
+    for trial in run.trials():
+        key = (trial.task_id, trial.attempt)
+        if not trial.discarded and left.get(key) == trial.trial and trial.outcome.counts:
+            del left[key]
+            yield trial
+
+
+@dataclass(slots=True)
+class Kept:
+    """
+    How much of a plan is settled before the first trial.
+
+    Args:
+        attempts: Finished ones.
+        needless: Attempts that an earlier success of their task has made needless.
+        score_sum: Over the finished ones.
+    """
+
+    attempts: int = 0
+    needless: int = 0
+    score_sum: float = 0.0
+
+
+def kept(
+    tasks: Sequence[PlannedTask],
+    earlier: Mapping[tuple[str, int], Earlier],
+    *,
+    k: int,
+    in_order: bool,
+) -> Kept:
+    """Count what of a plan is settled already."""
+    total = Kept()
+    for planned in tasks if earlier else ():
+        for attempt in range(1, k + 1):
+            before = earlier.get((planned.task.id, attempt))
+            if before is None or not before.finished:
+                continue
+            total.attempts += 1
+            total.score_sum += before.score
+            if in_order and before.success:
+                total.needless += k - attempt
+                break
+    return total
+
+
+def require_compatible(old: RunRecord, new: RunRecord, *, what: str, way_out: str) -> None:
+    """
+    Refuse to mix results that were measured differently.
+
+    Raises:
+        ConfigError: Names every difference.
+    """
+    differences = list(_differences("", _measured(old), _measured(new)))
+    if differences:
+        raise ConfigError(f"{what} was measured differently ({'; '.join(differences)}); {way_out}")
+
+
+def _measured(run: RunRecord) -> dict[str, Any]:
+    fields = {name: getattr(run, name) for name in _COMPARED}
+    return {
+        name: msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+        for name, value in fields.items()
+    }
+
+
+def _differences(path: str, old: Any, new: Any) -> Iterator[str]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name in sorted(old.keys() | new.keys()):
+            if name not in _NOT_COMPARED:
+                yield from _differences(f"{path}.{name}".lstrip("."), old.get(name), new.get(name))
+    elif old != new:
+        yield f"{path}: {old!r} then, {new!r} now"
+
+
+def require_same_tasks(
+    tasks: Sequence[PlannedTask], earlier: Mapping[tuple[str, int], Earlier], *, what: str, way_out: str
+) -> None:
+    """
+    Refuse results of tasks whose content has changed since.
+
+    Raises:
+        ConfigError: Names some of them.
+    """
+    digests = {planned.task.id: planned.digest for planned in tasks}
+    changed = sorted(
+        {task_id for (task_id, _), it in earlier.items() if digests.get(task_id, it.digest) != it.digest}
+    )
+    if changed:
+        names = ", ".join(repr(task_id) for task_id in changed[:5])
+        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        raise ConfigError(f"{what}: the content of {names}{more} has changed since; {way_out}")
+
+
+def assignments(
+    tasks: Sequence[PlannedTask],
+    earlier: Mapping[tuple[str, int], Earlier],
+    *,
+    k: int,
+    in_order: bool,
+) -> Iterator[Assignment]:
+    """Yield the work that is left, in feeding order, made as it is asked for."""
+    for planned in tasks:
+        left = []
+        for attempt in range(1, k + 1):
+            before = earlier.get((planned.task.id, attempt))
+            if before is None or not before.finished:
+                left.append((attempt, before.trials + 1 if before else 1))
+            elif in_order and before.success:
+                break
+        if in_order and left:
+            yield Assignment(planned=planned, attempts=tuple(left), stop_at_success=True)
+        elif not in_order:
+            for pair in left:
+                yield Assignment(planned=planned, attempts=(pair,), stop_at_success=False)

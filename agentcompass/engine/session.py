@@ -1,0 +1,63 @@
+"""Open a session for a trial, through the provider's gates and with a deadline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from ..errors import PhaseTimeoutError, SessionError
+from ..logs import current_log
+from ..protocols import Plan, Session, SessionPlan, Task
+from .context import Gathered
+from .job import Job
+
+
+@asynccontextmanager
+async def open_session(job: Job, plan: Plan, *, purpose: str, gathered: Gathered) -> AsyncIterator[Session]:
+    """
+    Hold a provider slot and an open session while the block runs.
+
+    An error on closing is logged, not raised: the block's result already exists.
+
+    Raises:
+        PhaseTimeoutError: Opening took too long.
+        SessionOpenError: The provider could not open it.
+    """
+    waiting_since = job.clock.now()
+    async with job.gates.sessions.slot():
+        await job.gates.opens.wait(job.clock)
+        gathered.queued_seconds += job.clock.now() - waiting_since
+        gathered.enter("open")
+        finished = False
+        try:
+            with anyio.move_on_after(job.execution.open_timeout_seconds) as opening:
+                async with job.components.environment.open(_session_plan(job, plan, purpose)) as session:
+                    opening.deadline = math.inf
+                    yield session
+                    finished = True
+        except SessionError as error:
+            if not finished:
+                raise
+            current_log().warning("session_close_failed", purpose=purpose, error=str(error))
+        if opening.cancelled_caught:
+            raise PhaseTimeoutError("open", job.execution.open_timeout_seconds)
+
+
+def _session_plan(job: Job, plan: Plan, purpose: str) -> SessionPlan:
+    return SessionPlan(
+        run_id=job.run_id,
+        label=f"{plan.task.id} {purpose}",
+        image=plan.image,
+        workdir=plan.workdir,
+        env=plan.env,
+        keep=job.execution.keep_environment,
+    )
+
+
+async def put_files(session: Session, task: Task) -> None:
+    """Write a task's files into the working directory."""
+    for path, content in task.files.items():
+        await session.write(path, content)

@@ -1,0 +1,65 @@
+"""The orderly stop of an orchestration: no new work, live work cancelled and recorded, then the files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import anyio
+
+GRACE_SECONDS = 60.0
+"""How long finishing touches may take once work has been cancelled."""
+HASTY_GRACE_SECONDS = 5.0
+"""The same after a second request to stop."""
+
+
+class StopControl:
+    """
+    Cancels an orchestration's work when asked, and bounds what must still be finished.
+
+    The first ``request`` cancels the work scopes; the next one shortens every shield.
+    """
+
+    def __init__(self) -> None:
+        self._grace_seconds = math.inf
+        self._work: set[anyio.CancelScope] = set()
+        self._shields: set[anyio.CancelScope] = set()
+        self.requested = False
+
+    def request(self) -> None:
+        """Stop, or hurry; call it on the orchestration's own event loop."""
+        self._limit_shields(HASTY_GRACE_SECONDS if self.requested else GRACE_SECONDS)
+        self.requested = True
+        for scope in self._work:
+            scope.cancel()
+
+    def _limit_shields(self, seconds: float) -> None:
+        self._grace_seconds = min(self._grace_seconds, seconds)
+        latest = anyio.current_time() + seconds
+        for scope in self._shields:
+            scope.deadline = min(scope.deadline, latest)
+
+    @contextmanager
+    def work(self, *, deadline: float = math.inf) -> Iterator[anyio.CancelScope]:
+        """Enter a scope that a stop, or the deadline, cancels."""
+        with anyio.CancelScope(deadline=deadline) as scope:
+            self._work.add(scope)
+            try:
+                if self.requested:
+                    scope.cancel()
+                yield scope
+            finally:
+                self._work.discard(scope)
+
+    @contextmanager
+    def shield(self) -> Iterator[anyio.CancelScope]:
+        """Finish the block even under cancellation, but then within the grace period."""
+        cancelled = self.requested or anyio.current_effective_deadline() == -math.inf
+        grace = min(self._grace_seconds, GRACE_SECONDS) if cancelled else math.inf
+        with anyio.move_on_after(grace, shield=True) as scope:
+            self._shields.add(scope)
+            try:
+                yield scope
+            finally:
+                self._shields.discard(scope)
