@@ -1,0 +1,199 @@
+"""Write ``docs/options.md`` from the models of the options, so that there is no second list to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import click
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from agentcompass.cli.key_values import RULES
+from agentcompass.cli.main import main
+from agentcompass.engine.registry import Kind, find_component
+from agentcompass.spec.options import (
+    ConcurrencyOptions,
+    ExecutionOptions,
+    ModelOptions,
+    OutputOptions,
+    RunArguments,
+    RuntimeOptions,
+    SelectionParams,
+)
+from agentcompass.spec.orchestration import OrchestrationSpec, RunRequestSpec
+
+from .markdown import ROOT
+
+PAGE = ROOT / "docs" / "options.md"
+
+_GROUPS: Mapping[str, type[BaseModel]] = {
+    "Model": ModelOptions,
+    "Execution": ExecutionOptions,
+    "Concurrency": ConcurrencyOptions,
+    "Runtime": RuntimeOptions,
+    "Output": OutputOptions,
+}
+_COMPONENTS: Sequence[tuple[Kind, str]] = (
+    ("benchmark", "humaneval"),
+    ("benchmark", "jsonl"),
+    ("harness", "chat"),
+    ("harness", "command"),
+    ("harness", "oracle"),
+    ("harness", "null"),
+    ("environment", "local"),
+)
+_INTRODUCTION = """\
+# Options
+
+Made from the code by `python -m tests.docs.update`; edit the docstrings there.
+
+The same arguments serve `run_evaluation(...)` and `async_run_evaluation(...)` as keywords, `agentcompass run`
+as options, and the file that `config_path` names as keys of a YAML or JSON mapping. What is given explicitly
+wins over the file; mappings merge. An unknown name is an error that suggests the nearest one.
+
+"""
+_LAUNCH = """\
+`launch(OrchestrationSpec(...))` takes the same options in groups: `task_concurrency` and `runtime` for the
+whole, `execution` and `output` for each request. A component is `{"id": ..., ...}`, its parameters beside its
+id, or just the id as text. A model is `{"id": ..., "base_url": ..., "api_key": ..., "params": ...}`: the
+options of a model, with or without their prefix.
+
+"""
+
+
+def render() -> str:
+    """Return the page."""
+    return "".join(_parts()).rstrip("\n") + "\n"
+
+
+def _parts() -> Iterator[str]:
+    yield _INTRODUCTION
+    own = {name: RunArguments.model_fields[name] for name in RunArguments.__annotations__}
+    yield "## Components\n\n"
+    yield from _arguments(own)
+    for title, model in _GROUPS.items():
+        yield f"## {title}\n\n"
+        yield from _arguments({name: model.model_fields[name] for name in model.__annotations__})
+    yield "## Selecting tasks\n\nPart of `benchmark_params` for every benchmark.\n\n"
+    yield from _fields(SelectionParams)
+    for kind, component_id in _COMPONENTS:
+        yield from _component(kind, component_id)
+    yield f"## Several requests\n\n{_LAUNCH}`OrchestrationSpec`:\n\n"
+    yield from _fields(OrchestrationSpec)
+    yield "`RunRequestSpec`:\n\n"
+    yield from _fields(RunRequestSpec)
+    yield from _command_line()
+
+
+def _component(kind: Kind, component_id: str) -> Iterator[str]:
+    component = find_component(kind, component_id)
+    yield f"## {kind.capitalize()} {component_id}\n\n{_sentence(component.cls.__doc__)}\n\n"
+    if component.params_model.model_fields:
+        yield f"In `{kind}_params`:\n\n"
+        yield from _fields(component.params_model)
+
+
+def _command_line() -> Iterator[str]:
+    yield f"## Command line\n\n{RULES}\n\n"
+    shown = {("run", field) for field in RunArguments.model_fields}
+    rows = [
+        (f"`agentcompass {name}`", _names(parameter), _cell(parameter.help or ""))
+        for name, command in commands().items()
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and (name, parameter.name) not in shown
+    ]
+    yield from _table(("command", "option", "meaning"), rows)
+
+
+def commands() -> dict[str, click.Command]:
+    """Return the commands of the command line by name."""
+    context = click.Context(main)
+    found = {name: main.get_command(context, name) for name in main.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
+
+
+def _arguments(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+    options = {parameter.name: parameter for parameter in commands()["run"].params}
+    rows = [
+        (
+            f"`{name}`",
+            _names(options[name]) if name in options else "",
+            _kind(field.annotation),
+            _default(field),
+            _meaning(field),
+        )
+        for name, field in fields.items()
+    ]
+    yield from _table(("argument", "command line", "type", "default", "meaning"), rows)
+
+
+def _fields(model: type[BaseModel]) -> Iterator[str]:
+    rows = [
+        (f"`{name}`", _kind(field.annotation), _default(field), _meaning(field))
+        for name, field in model.model_fields.items()
+    ]
+    yield from _table(("name", "type", "default", "meaning"), rows)
+
+
+def _names(parameter: click.Parameter) -> str:
+    if isinstance(parameter, click.Argument):
+        return f"`{str(parameter.name).upper()}`"
+    return " ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
+
+
+def _kind(annotation: Any) -> str:
+    """Say what type a value has, in words of a person."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind(inner[0])
+    if origin in (Union, UnionType):
+        names = [_kind(part) for part in inner if part not in (type(None), SecretStr)]
+        return " or ".join(dict.fromkeys(names))
+    if origin is Literal:
+        return ", ".join(f"`{value}`" for value in inner)
+    if origin is list:
+        return f"list of {_kind(inner[0])}s".replace("`s", "`")
+    if origin is dict:
+        return "mapping"
+    known = {"str": "text", "int": "whole number", "float": "number", "bool": "yes or no", "Path": "text"}
+    name = getattr(annotation, "__name__", "function")
+    return known.get(name, "function" if name == "Callable" else f"`{name}`")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    match field.default:
+        case None | "" | [] | {}:
+            return ""
+        case bool(value):
+            return "yes" if value else "no"
+        case float(value):
+            return f"`{value:g}`"
+        case BaseModel() as value:
+            return f"`{value.id}`" if hasattr(value, "id") else ""
+        case value:
+            return f"`{value}`"
+
+
+def _meaning(field: FieldInfo) -> str:
+    return _cell(field.description or "")
+
+
+def _sentence(docstring: str | None) -> str:
+    return " ".join((docstring or "").split()).replace("``", "`")
+
+
+def _cell(text: str) -> str:
+    """Fit a docstring into a cell: one line, its code as it is, nothing else taken for HTML."""
+    text = " ".join(text.split()).replace("``", "`").replace("|", "\\|")
+    parts = text.split("`")
+    return "`".join([part if at % 2 else part.replace("<", "&lt;") for at, part in enumerate(parts)])
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    for row in (head, ["---"] * len(head), *rows):
+        yield f"| {' | '.join(row)} |\n"
+    yield "\n"
