@@ -352,7 +352,11 @@ class Trial(Protocol):
 
 
 class Harness(Protocol):
-    """Drives the agent; one instance serves a whole request, so it keeps no state between trials."""
+    """
+    Drives the agent; one instance serves a whole request, so it keeps no state between trials.
+
+    The three flags may be left out where they are False.
+    """
 
     needs_session: ClassVar[bool]
     needs_model: ClassVar[bool]

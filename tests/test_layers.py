@@ -26,6 +26,7 @@ LAYERS = {
     "engine": 4,
     "cli": 5,
     "__init__": 6,
+    "__main__": 6,
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

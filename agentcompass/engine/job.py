@@ -36,6 +36,9 @@ class Components:
     harness_id: str
     environment_id: str
     harness: Harness
+    needs_session: bool
+    needs_model: bool
+    sees_reference: bool
     environment: Environment
     salvaging: SalvagingHarness | None
     grader: Grader | None

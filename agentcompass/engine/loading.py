@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from ..errors import ConfigError, nearest
 from ..protocols import Benchmark, Task
 from ..spec.options import SelectionParams
+from .returned import as_task
 from .workers import WorkerCallError, WorkerPool
 
 _CHUNK = 200
@@ -53,7 +53,7 @@ async def load_tasks(
             f"benchmark {benchmark_id!r}: loading its tasks took longer than {timeout_seconds:g} s; "
             "raise load_timeout_seconds"
         ) from None
-    except WorkerCallError as error:
+    except (ConfigError, WorkerCallError) as error:
         raise ConfigError(f"benchmark {benchmark_id!r} cannot be loaded: {error}") from error
     _check_ids(benchmark_id, tasks)
     return tasks
@@ -62,7 +62,7 @@ async def load_tasks(
 def _chunks_of_tasks(benchmark: Benchmark, data_dir: Path) -> Iterator[list[PlannedTask]]:
     tasks = iter(benchmark.load(data_dir))
     while chunk := list(islice(tasks, _CHUNK)):
-        yield [PlannedTask(task=task, digest=task_digest(task)) for task in chunk]
+        yield [PlannedTask(task=task, digest=task_digest(as_task(task))) for task in chunk]
 
 
 def task_digest(task: Task) -> str:
@@ -82,14 +82,11 @@ def dataset_hash(tasks: Iterable[PlannedTask]) -> str:
 def _check_ids(benchmark_id: str, tasks: Sequence[PlannedTask]) -> None:
     if not tasks:
         raise ConfigError(f"benchmark {benchmark_id!r} has no tasks")
-    seen: dict[Any, int] = {}
+    seen: dict[str, int] = {}
     for number, planned in enumerate(tasks, start=1):
-        task_id: object = planned.task.id  # components are not always typed
-        if not isinstance(task_id, str) or not task_id:
-            raise ConfigError(
-                f"benchmark {benchmark_id!r}: task {number} has the id {task_id!r}; "
-                "ids must be non-empty text"
-            )
+        task_id = planned.task.id
+        if not task_id:
+            raise ConfigError(f"benchmark {benchmark_id!r}: task {number} has an empty id")
         first = seen.setdefault(task_id, number)
         if first != number:
             raise ConfigError(
@@ -108,7 +105,8 @@ def select_tasks(
     """
     selected = list(tasks)
     if selection.sample_ids is not None:
-        wanted = _known("sample_ids", selection.sample_ids, {planned.task.id for planned in tasks})
+        ids = [selection.sample_ids] if isinstance(selection.sample_ids, str) else selection.sample_ids
+        wanted = _known("sample_ids", ids, {planned.task.id for planned in tasks})
         selected = [planned for planned in selected if planned.task.id in wanted]
     if selection.category is not None:
         names = [selection.category] if isinstance(selection.category, str) else selection.category

@@ -189,7 +189,7 @@ def _run_record(request: ResolvedRequest, tasks: list[PlannedTask], started_at: 
     execution = request.execution
     return RunRecord(
         run_id="",
-        name=request.name,
+        name=request.title,
         benchmark=request.benchmark_record,
         harness=request.harness_record,
         environment=request.environment_record,

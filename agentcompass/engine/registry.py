@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar, cast, get_type_hints
 
 from pydantic import BaseModel, ConfigDict
 
-from ..errors import ConfigError, UnknownComponentError
+from ..errors import CompassError, ConfigError, UnknownComponentError
 from ..spec.validation import validate
 
 Kind = Literal["benchmark", "harness", "environment", "recipe"]
@@ -98,7 +98,14 @@ class Component:
             ConfigError: A parameter is wrong; the message names ``<kind>_params.<field>``.
         """
         params = validate(self.params_model, values, what=f"{self.kind}_params")
-        return (self.cls() if isinstance(params, NoParams) else self.cls(params)), params
+        try:
+            return (self.cls() if isinstance(params, NoParams) else self.cls(params)), params
+        except CompassError:
+            raise
+        except Exception as error:  # a component that cannot be made cannot run: the input is wrong
+            raise ConfigError(
+                f"{self.kind} {self.id!r} cannot be made: {type(error).__name__}: {error}"
+            ) from error
 
 
 # The decorators of a process's modules write here; the lock is for imports from several threads.
@@ -188,8 +195,10 @@ def _import_component(kind: Kind, component_id: str, target: str) -> Component:
     module_name, _, class_name = target.partition(":")
     try:
         cls = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{kind} {component_id!r} cannot be imported from {target}: {error}") from error
+    except Exception as error:  # whatever a package raises on import, its component cannot be used
+        raise ConfigError(
+            f"{kind} {component_id!r} cannot be imported from {target}: {type(error).__name__}: {error}"
+        ) from error
     return Component(kind=kind, id=component_id, source=target, cls=cls)
 
 

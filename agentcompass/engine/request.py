@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 import anyio
@@ -50,6 +50,7 @@ _SNAPSHOT_SECONDS = 1.0
 class _Course:
     """How a request is going; becomes its result."""
 
+    turn: Turn
     started_at: str
     started: float
     executed_trials: int = 0
@@ -67,14 +68,15 @@ async def run_request(shared: Shared, request: ResolvedRequest, *, folder: str, 
     Returns:
         The result, also when it failed, was stopped or ran into the deadline.
     """
-    course = _Course(started_at=utc_text(shared.clock.wall()), started=shared.clock.now())
+    course = _Course(turn=turn, started_at=utc_text(shared.clock.wall()), started=shared.clock.now())
     prepared: PreparedRequest | None = None
     try:
-        with shared.stop.work(deadline=shared.deadline) as scope:
-            prepared = await prepare(request, folder=folder, workers=shared.workers, clock=shared.clock)
-        course.timed_out = scope.cancelled_caught and not shared.stop.requested
-        if prepared is not None:
-            await _run_prepared(shared, prepared, course, turn)
+        async with _open_client(request.endpoint) as client:
+            with shared.stop.work(deadline=shared.deadline) as scope:
+                prepared = await prepare(request, folder=folder, workers=shared.workers, clock=shared.clock)
+            course.timed_out = scope.cancelled_caught and not shared.stop.requested
+            if prepared is not None:
+                await _run_prepared(shared, prepared, client, course)
     except (ConfigError, StoreError) as error:
         course.error = error
     finally:
@@ -84,12 +86,14 @@ async def run_request(shared: Shared, request: ResolvedRequest, *, folder: str, 
     return _result(shared, request, prepared, course)
 
 
-async def _run_prepared(shared: Shared, prepared: PreparedRequest, course: _Course, turn: Turn) -> None:
+async def _run_prepared(
+    shared: Shared, prepared: PreparedRequest, client: ModelClient | None, course: _Course
+) -> None:
     lock = await to_thread.run_sync(lock_run_dir, prepared.run_dir)
     try:
         async with _open_files(shared, prepared) as store:
             try:
-                await _work(shared, prepared, store, course, turn)
+                await _work(shared, prepared, client, store, course)
             finally:
                 # Also when the host cancelled us: what exists by now is summed up.
                 with shared.stop.shield():
@@ -118,7 +122,11 @@ async def _open_files(shared: Shared, prepared: PreparedRequest) -> AsyncIterato
 
 
 async def _work(
-    shared: Shared, prepared: PreparedRequest, store: RunStore, course: _Course, turn: Turn
+    shared: Shared,
+    prepared: PreparedRequest,
+    client: ModelClient | None,
+    store: RunStore,
+    course: _Course,
 ) -> None:
     """Run what is left of the plan; a stop or the deadline ends it early."""
     background = prepared.background
@@ -133,10 +141,10 @@ async def _work(
     _emit_start(shared, prepared, store, course, settled)
     work = assignments(prepared.tasks, earlier, k=k, in_order=in_order)
     with shared.stop.work(deadline=shared.deadline) as scope:
-        await turn.wait()
+        await course.turn.wait()
         try:
-            async with _open_job(shared, prepared, store, course) as job:
-                await _feed(job, work, shared.slots, turn)
+            with _open_job(shared, prepared, client, store, course) as job:
+                await _feed(job, work, shared.slots, course.turn)
         except* (OutageError, StoreError) as group:
             course.error = _first(group)
     course.timed_out = scope.cancelled_caught and not shared.stop.requested
@@ -159,10 +167,14 @@ async def _feed(job: Job, work: Iterator[Assignment], slots: anyio.CapacityLimit
         turn.end()
 
 
-@asynccontextmanager
-async def _open_job(
-    shared: Shared, prepared: PreparedRequest, store: RunStore, course: _Course
-) -> AsyncIterator[Job]:
+@contextmanager
+def _open_job(
+    shared: Shared,
+    prepared: PreparedRequest,
+    client: ModelClient | None,
+    store: RunStore,
+    course: _Course,
+) -> Iterator[Job]:
     request = prepared.request
     execution = request.execution
 
@@ -178,29 +190,28 @@ async def _open_job(
     with provider_settings(
         provider, limits=shared.runtime.provider_limits, open_qps=shared.runtime.env_open_qps
     ) as gates:
-        async with _open_client(request.endpoint) as client:
-            yield Job(
-                name=request.name,
-                run_id=prepared.record.run_id,
-                components=request.components,
-                model=client,
-                execution=execution,
-                retry=RetryPolicy(
-                    max_retries=execution.max_retries,
-                    patterns=None if patterns is None else tuple(patterns),
-                ),
-                gates=gates,
-                breaker=OutageBreaker(
-                    shared.clock,
-                    give_up_seconds=execution.outage_timeout_seconds,
-                    on_change=tell_outage,
-                ),
-                workers=shared.workers,
-                store=store,
-                stop=shared.stop,
-                clock=shared.clock,
-                emit=emit,
-            )
+        yield Job(
+            name=request.name,
+            run_id=prepared.record.run_id,
+            components=request.components,
+            model=client,
+            execution=execution,
+            retry=RetryPolicy(
+                max_retries=execution.max_retries,
+                patterns=None if patterns is None else tuple(patterns),
+            ),
+            gates=gates,
+            breaker=OutageBreaker(
+                shared.clock,
+                give_up_seconds=execution.outage_timeout_seconds,
+                on_change=tell_outage,
+            ),
+            workers=shared.workers,
+            store=store,
+            stop=shared.stop,
+            clock=shared.clock,
+            emit=emit,
+        )
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from ..llm.endpoint import Endpoint
 from ..protocols import Benchmark, Grader, Recipe, SalvagingHarness, Verifier
 from ..records import ComponentRecord, ModelRecord
 from ..spec.options import ExecutionOptions, OutputOptions, RuntimeOptions, SelectionParams
-from ..spec.orchestration import ComponentSpec, ModelSpec, RunRequestSpec
+from ..spec.orchestration import RUN_NAME, ComponentSpec, ModelSpec, RunRequestSpec
 from ..spec.validation import validate
 from .job import Components
 from .registry import Component, Kind, all_components, find_component
@@ -43,7 +43,14 @@ class ResolvedRequest:
     @property
     def needs_sessions(self) -> bool:
         """Whether any session will be opened at all."""
-        return self.components.harness.needs_session or self.components.verifier_place != "none"
+        return self.components.needs_session or self.components.verifier_place != "none"
+
+    @property
+    def title(self) -> str:
+        """What people call it: its name, or for a single run its components."""
+        if self.name != RUN_NAME:
+            return self.name
+        return " x ".join(part for part in (*self.namespace_parts[1:], self.model_record.id) if part)
 
     @property
     def namespace_parts(self) -> tuple[str, str, str, str]:
@@ -65,7 +72,8 @@ def resolve(request: RunRequestSpec) -> ResolvedRequest:
     harness, harness_record = _build("harness", request.harness)
     environment, environment_record = _build("environment", request.environment)
     endpoint = _endpoint(request.model) if request.model else None
-    if harness.needs_model and endpoint is None:
+    needs_model = bool(getattr(harness, "needs_model", False))
+    if needs_model and endpoint is None:
         raise ConfigError(f"model: harness {request.harness.id!r} needs a model; name one")
     judge = _judge(request.benchmark.id, benchmark)
     recipes = _recipes()
@@ -78,6 +86,9 @@ def resolve(request: RunRequestSpec) -> ResolvedRequest:
             environment_id=_CANONICAL.get(request.environment.id, request.environment.id),
             harness=harness,
             environment=environment,
+            needs_session=bool(getattr(harness, "needs_session", False)),
+            needs_model=needs_model,
+            sees_reference=bool(getattr(harness, "sees_reference", False)),
             salvaging=harness if isinstance(harness, SalvagingHarness) else None,
             grader=judge if isinstance(judge, Grader) else None,
             verifier=None if isinstance(judge, Grader) else judge,
@@ -85,7 +96,7 @@ def resolve(request: RunRequestSpec) -> ResolvedRequest:
             recipes=tuple(recipes.values()),
         ),
         selection=selection,
-        endpoint=endpoint if harness.needs_model else None,
+        endpoint=endpoint if needs_model else None,
         execution=request.execution,
         output=request.output,
         benchmark_record=benchmark_record,
@@ -145,7 +156,12 @@ def _component_record(component: Component, params: BaseModel) -> ComponentRecor
 
 
 def _judge(benchmark_id: str, benchmark: Benchmark) -> Grader | Verifier:
-    judge: object = benchmark.verifier()  # components are not always typed
+    try:
+        judge: object = benchmark.verifier()  # components are not always typed
+    except Exception as error:  # like a constructor that raises
+        raise ConfigError(
+            f"benchmark {benchmark_id!r}: verifier() raised {type(error).__name__}: {error}"
+        ) from error
     if isinstance(judge, Grader | Verifier):
         return judge
     raise ConfigError(

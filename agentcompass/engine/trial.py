@@ -12,8 +12,8 @@ from ..logs import current_log
 from ..protocols import Grader, Outcome, Plan, SalvagingHarness, Session, Task, TaskView, Verdict
 from .context import Gathered, MeteredModel, TrialContext, attempt_seed
 from .job import Job
+from .returned import as_outcome, as_verdict
 from .session import open_session, put_files
-from .verdict import as_verdict
 from .workers import WorkerCallError
 
 _SALVAGE_SECONDS = 60.0
@@ -33,7 +33,7 @@ async def run_trial(job: Job, task: Task, attempt: int, gathered: Gathered) -> V
     where = job.components.verifier_place
     async with AsyncExitStack() as stack:
         session = None
-        if job.components.harness.needs_session or where == "reuse":
+        if job.components.needs_session or where == "reuse":
             session = await stack.enter_async_context(
                 open_session(job, plan, purpose="agent", gathered=gathered)
             )
@@ -52,15 +52,15 @@ async def run_trial(job: Job, task: Task, attempt: int, gathered: Gathered) -> V
 
 
 def _context(job: Job, task: Task, attempt: int, session: Session | None, gathered: Gathered) -> TrialContext:
-    harness = job.components.harness
+    parts = job.components
     return TrialContext(
         task=TaskView(id=task.id, prompt=task.prompt, files=task.files),
         attempt=attempt,
         seed=attempt_seed(job.execution.seed, task.id, attempt),
         trajectory=gathered,
-        reference=task.reference if harness.sees_reference else None,
-        open_session=session if harness.needs_session else None,
-        metered_model=MeteredModel(job.model, gathered) if job.model and harness.needs_model else None,
+        reference=task.reference if parts.sees_reference else None,
+        open_session=session if parts.needs_session else None,
+        metered_model=MeteredModel(job.model, gathered) if job.model and parts.needs_model else None,
     )
 
 
@@ -70,7 +70,7 @@ async def _run_agent(job: Job, plan: Plan, context: TrialContext, gathered: Gath
     harness = job.components.harness
     try:
         with anyio.move_on_after(plan.task_timeout_seconds) as scope, _single_errors():
-            gathered.outcome = await harness.run(context)
+            gathered.outcome = as_outcome(await harness.run(context))
         gathered.timed_out = scope.cancelled_caught
     except TrialError as error:
         if not error.agent_fault:
@@ -84,7 +84,8 @@ async def _run_agent(job: Job, plan: Plan, context: TrialContext, gathered: Gath
 async def _salvage(harness: SalvagingHarness, context: TrialContext, gathered: Gathered) -> None:
     try:
         with anyio.move_on_after(_SALVAGE_SECONDS):
-            gathered.outcome = await harness.salvage(context)
+            salvaged = await harness.salvage(context)
+            gathered.outcome = None if salvaged is None else as_outcome(salvaged)
     except TrialError as error:
         current_log().warning("salvage_failed", error=str(error))
 

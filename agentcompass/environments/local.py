@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -226,7 +227,7 @@ class LocalSession:
 
     def _base_env(self) -> dict[str, str]:
         return {
-            "PATH": os.environ.get("PATH", os.defpath),
+            "PATH": _search_path(),
             "LANG": "C.UTF-8",
             "LC_ALL": "C.UTF-8",
             "TERM": "dumb",
@@ -291,3 +292,8 @@ def _on_host(source: Path) -> Path:
 
 def _resolve(path: Path) -> Path:
     return Path(os.path.realpath(path))  # unlike `Path.resolve`, it takes a loop of links without an error
+
+
+def _search_path() -> str:
+    """Return the host's PATH behind our own interpreter's folder: ``python3`` is the one that runs us."""
+    return os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])  # noqa: PTH120

@@ -197,6 +197,8 @@ class Tally:
         self.attempts = event.attempts
         self.done = self._kept = event.already_finished
         self._scores_attempts = event.strategy == "avg"
+        if event.attempts > event.tasks:
+            self._interval = None  # attempts of one task are not independent; the summary has the interval
         if self._scores_attempts:
             self._evaluated, self._score_sum = event.kept_evaluated, event.kept_score_sum
         self._started = self._clock()

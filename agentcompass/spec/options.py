@@ -206,7 +206,7 @@ class RunArguments(OutputOptions, RuntimeOptions, ConcurrencyOptions, ExecutionO
 class SelectionParams(Options):
     """Which tasks of a benchmark run; part of ``benchmark_params`` for every benchmark."""
 
-    sample_ids: list[str] | None = None
+    sample_ids: str | list[str] | None = None
     """Only these task ids, in the benchmark's order."""
     category: str | list[str] | None = None
     """Only tasks of these categories."""

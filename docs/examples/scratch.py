@@ -21,9 +21,19 @@ import anyio
 from anyio import to_thread
 from anyio.abc import Process
 
-from agentcompass import ConfigError, ExecResult, SessionLostError, SessionOpenError, SessionPlan, environment
-from agentcompass.errors import ExecError, SessionFileNotFoundError, TransferError
-from agentcompass.protocols import DEFAULT_OUTPUT_BYTES, TIMEOUT_EXIT_CODE
+from agentcompass import (
+    DEFAULT_OUTPUT_BYTES,
+    TIMEOUT_EXIT_CODE,
+    ConfigError,
+    ExecError,
+    ExecResult,
+    SessionFileNotFoundError,
+    SessionLostError,
+    SessionOpenError,
+    SessionPlan,
+    TransferError,
+    environment,
+)
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def environment_variables() -> Iterator[Mapping[str, str]]:
     """Variables of a person who has set up a model; its endpoint answers "Paris" to everything."""
     server = [sys.executable, "-m", "agentcompass.llm.mock_server", "--port", "0", "--answer", "Paris"]

@@ -59,8 +59,8 @@ async def test_tasks_keep_their_order(workers: WorkerPool) -> None:
     ("ids", "message"),
     [
         (("a", "b", "a"), "tasks 1 and 3 share the id 'a'"),
-        ((1, "1"), "task 1 has the id 1"),
-        (("",), "task 1 has the id ''"),
+        ((1, "1"), "the task 1 whose id is 1; it must be str"),
+        (("",), "task 1 has an empty id"),
         ((), "has no tasks"),
     ],
 )

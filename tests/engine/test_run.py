@@ -360,3 +360,27 @@ class _RealTime:
 
     async def sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("42", "must be an Outcome"),
+        (Outcome(answer=3), "answer is 3; it must be str or None"),  # type: ignore[arg-type]
+        (Outcome(stop_reason=None), "stop_reason is None"),  # type: ignore[arg-type]
+        (Outcome(artifacts=["a"]), "artifacts is ['a']"),  # type: ignore[arg-type]
+        (Outcome(artifacts={"a": "text"}), "artifact 'a'; it must be text to bytes"),  # type: ignore[dict-item]
+    ],
+    ids=["no outcome", "answer", "stop reason", "artifacts", "artifact"],
+)
+async def test_wrong_return_value_is_a_recorded_bug(lab: Lab, returned: Outcome, message: str) -> None:
+    """A harness that returns nonsense costs its own attempts and breaks no record."""
+
+    async def agent(trial: Trial) -> Outcome:
+        return returned if trial.task.id == "t0000" else RIGHT
+
+    result = await lab.run(agent, benchmark_params={"tasks": 2})
+    [record] = [record for record in trials(result) if record.task_id == "t0000"]
+    assert record.outcome is OutcomeClass.INTERNAL_ERROR
+    assert record.failure is not None
+    assert message in record.failure.message

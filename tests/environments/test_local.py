@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import stat
+import sys
 from pathlib import Path
 
 import psutil
@@ -35,7 +36,7 @@ async def test_environment_of_a_command_is_exactly_known(session: LocalSession) 
     result = await session.exec(["env"])
     variables = dict(line.split("=", 1) for line in result.stdout.splitlines())
     assert variables == {
-        "PATH": os.environ["PATH"],
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
         "TERM": "dumb",

@@ -1,0 +1,5 @@
+"""``python -m agentcompass`` is the command line."""
+
+from .cli.main import main
+
+main()
