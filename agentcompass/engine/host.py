@@ -8,12 +8,13 @@ defaults are in place, and only while the call lasts.
 
 from __future__ import annotations
 
-import contextvars
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
 import anyio
@@ -25,6 +26,7 @@ from .stop import StopControl
 T = TypeVar("T")
 Main = Callable[[StopControl], Awaitable[T]]
 
+_POLL_SECONDS = 0.1
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _DEFAULT_HANDLERS = (signal.SIG_DFL, signal.default_int_handler)
 
@@ -44,12 +46,13 @@ class _Stopper:
     asked: int = 0
     signal_number: int | None = None
     token: EventLoopToken | None = None
-    control: StopControl | None = None
+    pass_on: Callable[[], None] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def attach(self, control: StopControl) -> None:
         with self.lock:
-            self.token, self.control = current_token(), control
+            # A callback has no context of its own, and without one it does not know its event loop.
+            self.token, self.pass_on = current_token(), partial(copy_context().run, control.request)
             early = self.asked
         for _ in range(early):
             control.request()
@@ -58,8 +61,8 @@ class _Stopper:
         """Safe in a signal handler of the main thread: the engine's loop does the work later."""
         self.asked += 1
         self.signal_number = self.signal_number or signal_number
-        if self.token is not None and self.control is not None:
-            wake_call(self.token, self.control.request)
+        if self.token is not None and self.pass_on is not None:
+            wake_call(self.token, self.pass_on)
 
 
 def run_sync(main: Main[T]) -> Outcome[T]:
@@ -121,12 +124,13 @@ def _run_in_thread(main: Callable[[], Awaitable[T]], stopper: _Stopper) -> T:
         finally:
             ended.set()
 
-    context = contextvars.copy_context()
+    context = copy_context()
     thread = threading.Thread(target=context.run, args=(work,), name="agentcompass", daemon=True)
     thread.start()
     while not ended.is_set():
         try:
-            ended.wait()
+            # Not for ever: a signal that another thread receives does not wake a waiting lock.
+            ended.wait(_POLL_SECONDS)
         except KeyboardInterrupt:
             stopper.request(signal.SIGINT)
     thread.join()
