@@ -162,7 +162,10 @@ async def _feed(job: Job, work: Iterator[Assignment], slots: anyio.CapacityLimit
     """Take a slot, then start the next assignment: only live ones cost memory."""
     async with anyio.create_task_group() as live:
         for assignment in work:
-            await slots.acquire_on_behalf_of(assignment)
+            try:
+                slots.acquire_on_behalf_of_nowait(assignment)  # saves a round through the event loop
+            except anyio.WouldBlock:
+                await slots.acquire_on_behalf_of(assignment)
             live.start_soon(run_task, job, assignment, slots)
         turn.end()
 

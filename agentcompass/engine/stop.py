@@ -54,10 +54,10 @@ class StopControl:
 
     @contextmanager
     def shield(self) -> Iterator[anyio.CancelScope]:
-        """Finish the block even under cancellation, but then within the grace period."""
-        cancelled = self.requested or anyio.current_effective_deadline() == -math.inf
-        grace = min(self._grace_seconds, GRACE_SECONDS) if cancelled else math.inf
-        with anyio.move_on_after(grace, shield=True) as scope:
+        """Finish the block even under cancellation, but within the grace period once a stop is requested."""
+        grace = self._grace_seconds
+        deadline = math.inf if grace == math.inf else anyio.current_time() + grace
+        with anyio.CancelScope(shield=True, deadline=deadline) as scope:
             self._shields.add(scope)
             try:
                 yield scope

@@ -43,13 +43,21 @@ def open_descriptors() -> int:
 
 
 def survivors(session: LocalSession) -> list[psutil.Process]:
-    """List the live processes that were started in a session, whoever their parent is now."""
+    """List the live processes of a session, whoever their parent is; reaping the dead is that one's job."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.environ().get("TMPDIR") == f"{session.root}/tmp":
                 found.append(process)
-    return psutil.wait_procs(found, timeout=0.1)[1]  # a killed process may take a moment
+    left = psutil.wait_procs(found, timeout=0.1)[1]  # a killed process may take a moment
+    return [process for process in left if is_alive(process)]
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 # --- loss -------------------------------------------------------------------------------------------
