@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,8 +21,7 @@ _CHUNK = 200
 """Tasks per message from the worker: unpickling one must not stall the event loop."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedTask:
+class PlannedTask(NamedTuple):
     """A selected task; ``digest`` identifies its content."""
 
     task: Task

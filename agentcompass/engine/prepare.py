@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+import anyio
 import msgspec
 from anyio import to_thread
 
 from .. import _version
 from ..clock import Clock, utc_text
+from ..errors import CompassError
 from ..records import PlanRecord, RunPaths, RunRecord
 from ..store.layout import check_run_id, reserve_run_dir, run_paths
 from ..store.run import LoadedRun, find_run, load_run
@@ -21,9 +23,9 @@ from .loading import PlannedTask, dataset_hash, load_tasks, select_tasks
 from .resolve import ResolvedRequest
 from .resume import (
     Earlier,
-    earlier_attempts,
+    History,
     kept,
-    last_plan,
+    read_history,
     require_compatible,
     require_same_tasks,
     worth_copying,
@@ -127,10 +129,10 @@ async def prepare(
     Raises:
         ConfigError: Something is wrong with the input; no attempt has started.
     """
-    tasks, record = await _load(request, workers, clock)
+    (tasks, record), found = await _load_and_look_back(request, folder, workers, clock)
 
     def place() -> PreparedRequest:
-        background = _look_back(request, tasks, record, folder)
+        background = _background(found, request, tasks, record)
         run_dir = _run_dir(request, folder, background)
         return PreparedRequest(
             request=request,
@@ -150,8 +152,8 @@ async def survey(request: ResolvedRequest, *, folder: str, workers: WorkerPool, 
     Raises:
         ConfigError: Something is wrong with the input.
     """
-    tasks, record = await _load(request, workers, clock)
-    background = await to_thread.run_sync(_look_back, request, tasks, record, folder)
+    (tasks, record), found = await _load_and_look_back(request, folder, workers, clock)
+    background = await to_thread.run_sync(_background, found, request, tasks, record)
     settled = kept(tasks, background.earlier, k=record.k, in_order=record.strategy == "pass")
     return PlannedRun(
         name=request.name,
@@ -165,6 +167,44 @@ async def survey(request: ResolvedRequest, *, folder: str, workers: WorkerPool, 
         folder=str(Path(request.output.results_dir, folder)),
         record=record,
     )
+
+
+_Loaded = tuple[list[PlannedTask], RunRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An earlier session of the run, or an earlier run to reuse."""
+
+    run: LoadedRun
+    history: History
+
+
+async def _load_and_look_back(
+    request: ResolvedRequest, folder: str, workers: WorkerPool, clock: Clock
+) -> tuple[_Loaded, _Found | None]:
+    """Load the tasks in a worker process and read what exists in a thread, at the same time."""
+    loaded: list[_Loaded] = []
+    failures: list[CompassError] = []
+
+    async def load(scope: anyio.CancelScope) -> None:
+        try:
+            loaded.append(await _load(request, workers, clock))
+        except CompassError as error:  # raised below: the task group would wrap it
+            failures.append(error)
+            scope.cancel()
+
+    found = None
+    async with anyio.create_task_group() as group:
+        group.start_soon(load, group.cancel_scope)
+        try:
+            found = await to_thread.run_sync(_look_back, request, folder)
+        except CompassError as error:
+            failures.append(error)
+            group.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+    return loaded[0], found
 
 
 async def _load(
@@ -206,41 +246,46 @@ def _run_record(request: ResolvedRequest, tasks: list[PlannedTask], started_at: 
     )
 
 
-def _look_back(
-    request: ResolvedRequest, tasks: list[PlannedTask], record: RunRecord, folder: str
-) -> Background:
-    """Find what is kept from earlier, and refuse what does not fit; blocks, writes nothing."""
+def _look_back(request: ResolvedRequest, folder: str) -> _Found | None:
+    """Read what an earlier session of the run, or the run to reuse, has on disk; blocks."""
     execution = request.execution
+    namespace_dir = Path(request.output.results_dir, folder)
     if execution.run_id is not None:
         check_run_id(execution.run_id)
-        run_dir = Path(request.output.results_dir, folder, execution.run_id)
+        run_dir = namespace_dir / execution.run_id
         if (run_dir / "run.json").exists():
-            return _resumed(load_run(run_dir), tasks, record)
+            return _read(load_run(run_dir))
     if not execution.reuse and execution.reuse_run_id is None:
+        return None
+    run = find_run(namespace_dir, execution.reuse_run_id)
+    return None if run is None else _read(run)
+
+
+def _read(run: LoadedRun) -> _Found:
+    return _Found(run, read_history(run))
+
+
+def _background(
+    found: _Found | None, request: ResolvedRequest, tasks: list[PlannedTask], record: RunRecord
+) -> Background:
+    """Decide what is kept, and refuse what does not fit."""
+    if found is None:
         return Background()
-    run = find_run(Path(request.output.results_dir, folder), execution.reuse_run_id)
-    if run is None:
-        return Background()
-    return _reused(run, tasks, record, forced=execution.reuse == "force")
-
-
-def _resumed(run: LoadedRun, tasks: list[PlannedTask], record: RunRecord) -> Background:
-    what = f"run {run.run_dir.name!r}"
-    way_out = "leave run_id out to start a new run"
-    require_compatible(run.record, record, what=what, way_out=way_out)
-    earlier = earlier_attempts(run)
-    require_same_tasks(tasks, earlier, what=what, way_out=way_out)
-    return Background(resumes=True, earlier=earlier, earlier_plan=last_plan(run))
-
-
-def _reused(run: LoadedRun, tasks: list[PlannedTask], record: RunRecord, *, forced: bool) -> Background:
-    earlier = earlier_attempts(run)
-    if not forced:
-        what = f"run {run.record.run_id!r}"
-        way_out = 'leave reuse out, or set reuse="force" to keep what still fits'
-        require_compatible(run.record, record, what=what, way_out=way_out)
-        require_same_tasks(tasks, earlier, what=what, way_out=way_out)
-    return Background(earlier=worth_copying(earlier, tasks, k=record.k), reused=run)
+    execution = request.execution
+    resumes = found.run.run_dir.name == execution.run_id
+    attempts = found.history.attempts
+    if resumes or execution.reuse != "force":
+        what = f"run {found.run.run_dir.name!r}"
+        way_out = (
+            "leave run_id out to start a new run"
+            if resumes
+            else 'leave reuse out, or set reuse="force" to keep what still fits'
+        )
+        require_compatible(found.run.record, record, what=what, way_out=way_out)
+        require_same_tasks(tasks, attempts, what=what, way_out=way_out)
+    if resumes:
+        return Background(resumes=True, earlier=attempts, earlier_plan=found.history.plan)
+    return Background(earlier=worth_copying(attempts, tasks, k=record.k), reused=found.run)
 
 
 def _run_dir(request: ResolvedRequest, folder: str, background: Background) -> Path:

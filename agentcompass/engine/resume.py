@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,8 +19,7 @@ _NOT_COMPARED = {"source", "base_url"}
 """Where a component or an endpoint happens to live does not change what is measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
+class Earlier(NamedTuple):
     """
     What exists of one attempt.
 
@@ -44,23 +43,44 @@ class Earlier:
         return self.counted > 0
 
 
-def earlier_attempts(run: LoadedRun) -> dict[tuple[str, int], Earlier]:
+@dataclass(frozen=True, slots=True)
+class History:
     """
-    Return what exists of each attempt of a run, by task id and attempt; blocks.
+    What the journal of a run says.
+
+    Args:
+        attempts: What exists, by task id and attempt.
+        plan: What the run was last meant to cover.
+    """
+
+    attempts: dict[tuple[str, int], Earlier]
+    plan: PlanRecord | None
+
+
+def read_history(run: LoadedRun) -> History:
+    """
+    Read a run's journal; blocks.
 
     Discarded trials, infrastructure and internal errors and cancelled trials count for nothing.
     """
-    found: dict[tuple[str, int], Earlier] = {}
-    for trial in run.trials():
-        key = (trial.task_id, trial.attempt)
-        before = found.get(key) or Earlier(trial.task_hash)
-        trials = max(before.trials, trial.trial)
-        score = None if trial.discarded or not trial.outcome.counts else trial.score
-        if score is not None and trial.trial >= before.counted:
-            found[key] = Earlier(trial.task_hash, trial.trial, trial.success, score, trials)
+    attempts: dict[tuple[str, int], Earlier] = {}
+    plan = None
+    for record in run.journal():
+        if isinstance(record, PlanRecord):
+            plan = record
         else:
-            found[key] = replace(before, trials=trials)
-    return found
+            key = (record.task_id, record.attempt)
+            attempts[key] = _with_trial(attempts.get(key), record)
+    return History(attempts, plan)
+
+
+def _with_trial(before: Earlier | None, trial: TrialRecord) -> Earlier:
+    before = before or Earlier(trial.task_hash)
+    trials = max(before.trials, trial.trial)
+    score = None if trial.discarded or not trial.outcome.counts else trial.score
+    if score is None or trial.trial < before.counted:
+        return before._replace(trials=trials)
+    return Earlier(trial.task_hash, trial.trial, trial.success, score, trials)
 
 
 def worth_copying(
@@ -73,15 +93,6 @@ def worth_copying(
         for key, it in earlier.items()
         if it.finished and key[1] <= k and digests.get(key[0]) == it.digest
     }
-
-
-def last_plan(run: LoadedRun) -> PlanRecord | None:
-    """Return what a run was last meant to cover; blocks."""
-    plan = None
-    for record in run.journal():
-        if isinstance(record, PlanRecord):
-            plan = record
-    return plan
 
 
 def counted_trials(run: LoadedRun, earlier: Mapping[tuple[str, int], Earlier]) -> Iterator[TrialRecord]:
