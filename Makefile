@@ -19,7 +19,7 @@ demo: setup
 	$(BIN)/agentcompass run humaneval oracle
 
 test: setup
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2
 
 test-fast: setup
 	$(BIN)/python -m pytest -q -m "not slow"

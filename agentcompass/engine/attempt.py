@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import anyio
@@ -27,6 +28,8 @@ from .loading import PlannedTask
 from .retry import pause_seconds
 from .trial import run_trial
 
+FinishWork = Callable[[], Awaitable[None]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Identity:
@@ -35,13 +38,25 @@ class _Identity:
     planned: PlannedTask
     attempt: int
     trial: int
+    retries_done: int
+    finish_work: FinishWork | None
     started_at: str
     started: float
 
 
-async def run_attempt(job: Job, planned: PlannedTask, attempt: int, *, first_trial: int = 1) -> TrialRecord:
+async def run_attempt(
+    job: Job,
+    planned: PlannedTask,
+    attempt: int,
+    *,
+    first_trial: int = 1,
+    finish_work: FinishWork | None = None,
+) -> TrialRecord:
     """
     Run trials until one counts or the retries are used up; each is on disk before the next begins.
+
+    Args:
+        finish_work: Awaited when nothing but writing the last record is left to do.
 
     Returns:
         The record of the last trial.
@@ -53,40 +68,39 @@ async def run_attempt(job: Job, planned: PlannedTask, attempt: int, *, first_tri
     retries_done = 0
     while True:
         await job.breaker.wait_admission()
-        with bind_log(task=planned.task.id, attempt=attempt, trial=first_trial + retries_done):
-            record, error = await _run_and_record(
-                job, planned, attempt, first_trial + retries_done, retries_done
-            )
+        identity = _Identity(
+            planned=planned,
+            attempt=attempt,
+            trial=first_trial + retries_done,
+            retries_done=retries_done,
+            finish_work=finish_work,
+            started_at=utc_text(job.clock.wall()),
+            started=job.clock.now(),
+        )
+        with bind_log(task=planned.task.id, attempt=attempt, trial=identity.trial):
+            record, error = await _run_and_record(job, identity)
         if error is None or not record.discarded:
             return record
         await job.clock.sleep(pause_seconds(error, retries_done=retries_done))
         retries_done += 1
 
 
-async def _run_and_record(
-    job: Job, planned: PlannedTask, attempt: int, trial: int, retries_done: int
-) -> tuple[TrialRecord, Exception | None]:
-    identity = _Identity(
-        planned=planned,
-        attempt=attempt,
-        trial=trial,
-        started_at=utc_text(job.clock.wall()),
-        started=job.clock.now(),
-    )
+async def _run_and_record(job: Job, identity: _Identity) -> tuple[TrialRecord, Exception | None]:
+    task, attempt = identity.planned.task, identity.attempt
     gathered = Gathered(clock=job.clock, on_phase=lambda phase: _emit_phase(job, identity, phase))
     job.emit(
         TrialStarted(
             request=job.name,
-            task_id=planned.task.id,
+            task_id=task.id,
             attempt=attempt,
-            trial=trial,
+            trial=identity.trial,
             at=identity.started_at,
         )
     )
     verdict: Verdict | None = None
     error: Exception | None = None
     try:
-        verdict = await run_trial(job, planned.task, attempt, gathered)
+        verdict = await run_trial(job, task, attempt, gathered)
         error = gathered.agent_error
     except anyio.get_cancelled_exc_class():
         job.breaker.note_abandoned()
@@ -96,6 +110,7 @@ async def _run_and_record(
         error = raised
     outcome = _outcome_class(gathered, error)
     _tell_breaker(job, outcome, error)
+    retries_done = identity.retries_done
     discarded = error is not None and verdict is None and job.retry.wants(error, retries_done=retries_done)
     record = await _record(
         job, identity, gathered, outcome, verdict=verdict, error=error, discarded=discarded
@@ -166,6 +181,8 @@ async def _record(
         verifier_output=dict(verdict.output) if verdict else {},
     )
     with job.stop.shield():
+        if identity.finish_work is not None and not discarded:
+            await identity.finish_work()
         record = await job.store.commit(
             record, detail, gathered.outcome.artifacts if gathered.outcome else {}
         )

@@ -1,7 +1,7 @@
 """
 The limits that gate attempts, taken in this order and released in reverse.
 
-1. ``task_concurrency``: an ``anyio.CapacityLimiter`` of the orchestration, taken by the feeder.
+1. ``task_concurrency``: the ``TaskSlots`` of the orchestration, taken by the feeder.
 2. ``provider_limits``: a ``SharedLimiter`` per provider, while a session is open.
 3. ``env_open_qps``: a ``TokenBucket`` per provider, one token per ``open()``.
 
@@ -15,7 +15,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -44,6 +44,41 @@ def wake_call(token: EventLoopToken, callback: Callable[[], object]) -> None:
             native.call_soon_threadsafe(callback)
     except RuntimeError:
         return  # that loop is closed: nobody waits there any more
+
+
+class TaskSlots:
+    """
+    ``task_concurrency``: how much work is live at once, over all requests of an orchestration.
+
+    Work that only waits for its record to reach the disk makes room for the next, but no more records
+    wait at once than there are slots: a slow disk slows the feed.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.working = anyio.CapacityLimiter(total)
+        self.recording = anyio.CapacityLimiter(total)
+
+    async def take(self, borrower: object) -> None:
+        """Take a slot for work to come."""
+        await _borrow(self.working, borrower)
+
+    async def finish_work(self, borrower: object) -> None:
+        """Let the next work begin; only the record is left to be written."""
+        await _borrow(self.recording, borrower)
+        self.working.release_on_behalf_of(borrower)
+
+    def free(self, borrower: object) -> None:
+        """Give back whatever is held."""
+        for limiter in (self.working, self.recording):
+            with suppress(RuntimeError):  # not held
+                limiter.release_on_behalf_of(borrower)
+
+
+async def _borrow(limiter: anyio.CapacityLimiter, borrower: object) -> None:
+    try:
+        limiter.acquire_on_behalf_of_nowait(borrower)  # saves a round through the event loop
+    except anyio.WouldBlock:
+        await limiter.acquire_on_behalf_of(borrower)
 
 
 @dataclass(eq=False, slots=True)

@@ -13,6 +13,7 @@ from ..progress.hub import open_progress
 from ..spec.orchestration import RUN_NAME, OrchestrationSpec
 from ..store.layout import namespace, slug
 from ..store.scrub import Scrubber
+from .limits import TaskSlots
 from .prepare import PlannedRun, survey
 from .registry import load_plugins
 from .request import run_request
@@ -53,7 +54,7 @@ async def run_orchestration(
     ):
         shared = Shared(
             runtime=runtime,
-            slots=anyio.CapacityLimiter(spec.task_concurrency),
+            slots=TaskSlots(spec.task_concurrency),
             deadline=anyio.current_time() + (runtime.timeout_seconds or math.inf),
             stop=stop,
             workers=workers,

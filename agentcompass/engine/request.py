@@ -32,7 +32,7 @@ from ..store.lock import lock_run_dir
 from ..store.writer import RunStore, open_store
 from .context import ModelClient
 from .job import Job
-from .limits import provider_settings
+from .limits import TaskSlots, provider_settings
 from .outage import OutageBreaker
 from .prepare import PreparedRequest, prepare
 from .resolve import ResolvedRequest
@@ -158,14 +158,11 @@ def _first(group: BaseExceptionGroup[CompassError]) -> CompassError:
     return leaf
 
 
-async def _feed(job: Job, work: Iterator[Assignment], slots: anyio.CapacityLimiter, turn: Turn) -> None:
+async def _feed(job: Job, work: Iterator[Assignment], slots: TaskSlots, turn: Turn) -> None:
     """Take a slot, then start the next assignment: only live ones cost memory."""
     async with anyio.create_task_group() as live:
         for assignment in work:
-            try:
-                slots.acquire_on_behalf_of_nowait(assignment)  # saves a round through the event loop
-            except anyio.WouldBlock:
-                await slots.acquire_on_behalf_of(assignment)
+            await slots.take(assignment)
             live.start_soon(run_task, job, assignment, slots)
         turn.end()
 

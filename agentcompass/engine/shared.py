@@ -10,6 +10,7 @@ from ..clock import Clock
 from ..progress.hub import ProgressHub
 from ..spec.options import RuntimeOptions
 from ..store.scrub import Scrubber
+from .limits import TaskSlots
 from .stop import StopControl
 from .workers import WorkerPool
 
@@ -25,7 +26,7 @@ class Shared:
     """
 
     runtime: RuntimeOptions
-    slots: anyio.CapacityLimiter
+    slots: TaskSlots
     deadline: float
     stop: StopControl
     workers: WorkerPool

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import anyio
+from functools import partial
 
 from ..clock import utc_text
 from ..records import AttemptsSkipped
 from .attempt import run_attempt
 from .job import Job
+from .limits import TaskSlots
 from .loading import PlannedTask
 
 
@@ -27,16 +27,24 @@ class Assignment:
     stop_at_success: bool
 
 
-async def run_task(job: Job, assignment: Assignment, slots: anyio.CapacityLimiter) -> None:
+async def run_task(job: Job, assignment: Assignment, slots: TaskSlots) -> None:
     """Run the attempts and give the slot back that the feeder took for them."""
     try:
+        last = assignment.attempts[-1][0]
+        finish_work = partial(slots.finish_work, assignment)
         for attempt, first_trial in assignment.attempts:
-            record = await run_attempt(job, assignment.planned, attempt, first_trial=first_trial)
+            record = await run_attempt(
+                job,
+                assignment.planned,
+                attempt,
+                first_trial=first_trial,
+                finish_work=finish_work if attempt == last else None,
+            )
             if assignment.stop_at_success and record.success:
                 job.emit(_skipped(job, assignment, attempt))
                 return
     finally:
-        slots.release_on_behalf_of(assignment)
+        slots.free(assignment)
 
 
 def _skipped(job: Job, assignment: Assignment, succeeded: int) -> AttemptsSkipped:
