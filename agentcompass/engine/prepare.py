@@ -15,9 +15,10 @@ from anyio import to_thread
 
 from .. import _version
 from ..clock import Clock, utc_text
-from ..errors import CompassError
+from ..errors import CompassError, ConfigError
 from ..records import PlanRecord, RunPaths, RunRecord
 from ..store.layout import check_run_id, reserve_run_dir, run_paths
+from ..store.lock import RunLock, lock_run_dir
 from ..store.run import LoadedRun, find_run, load_run
 from .loading import PlannedTask, dataset_hash, load_tasks, select_tasks
 from .resolve import ResolvedRequest
@@ -42,12 +43,14 @@ class Background:
         resumes: An earlier session of the same run exists.
         earlier: The attempts on disk, of that session or of the run that is reused.
         earlier_plan: What that session meant to cover.
+        journal_bytes: How long its journal was when it was read.
         reused: The run that attempts are copied from.
     """
 
     resumes: bool = False
     earlier: Mapping[tuple[str, int], Earlier] = field(default_factory=dict)
     earlier_plan: PlanRecord | None = None
+    journal_bytes: int = 0
     reused: LoadedRun | None = None
 
 
@@ -143,6 +146,23 @@ async def prepare(
         )
 
     return await to_thread.run_sync(place)
+
+
+def lock(prepared: PreparedRequest) -> RunLock:
+    """
+    Keep everyone else out of the run directory; blocks.
+
+    Raises:
+        ConfigError: Somebody is in it, or was between our reading its journal and now.
+    """
+    held = lock_run_dir(prepared.run_dir)
+    background = prepared.background
+    if background.resumes:
+        now = LoadedRun(prepared.run_dir, prepared.record).journal_bytes()
+        if now != background.journal_bytes:
+            held.release()
+            raise ConfigError(f"run {prepared.run_dir.name!r} has just been continued elsewhere; start again")
+    return held
 
 
 async def survey(request: ResolvedRequest, *, folder: str, workers: WorkerPool, clock: Clock) -> PlannedRun:
@@ -284,7 +304,12 @@ def _background(
         require_compatible(found.run.record, record, what=what, way_out=way_out)
         require_same_tasks(tasks, attempts, what=what, way_out=way_out)
     if resumes:
-        return Background(resumes=True, earlier=attempts, earlier_plan=found.history.plan)
+        return Background(
+            resumes=True,
+            earlier=attempts,
+            earlier_plan=found.history.plan,
+            journal_bytes=found.history.journal_bytes,
+        )
     return Background(earlier=worth_copying(attempts, tasks, k=record.k), reused=found.run)
 
 

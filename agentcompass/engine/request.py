@@ -28,13 +28,12 @@ from ..records import (
     TrialFinished,
 )
 from ..store.journal import read_journal
-from ..store.lock import lock_run_dir
 from ..store.writer import RunStore, open_store
 from .context import ModelClient
 from .job import Job
 from .limits import TaskSlots, provider_settings
 from .outage import OutageBreaker
-from .prepare import PreparedRequest, prepare
+from .prepare import PreparedRequest, lock, prepare
 from .resolve import ResolvedRequest
 from .result import Execution, RunResult
 from .resume import Kept, assignments, kept
@@ -89,7 +88,7 @@ async def run_request(shared: Shared, request: ResolvedRequest, *, folder: str, 
 async def _run_prepared(
     shared: Shared, prepared: PreparedRequest, client: ModelClient | None, course: _Course
 ) -> None:
-    lock = await to_thread.run_sync(lock_run_dir, prepared.run_dir)
+    held = await to_thread.run_sync(lock, prepared)
     try:
         async with _open_files(shared, prepared) as store:
             try:
@@ -99,7 +98,7 @@ async def _run_prepared(
                 with shared.stop.shield():
                     await _sum_up(shared, prepared, store, course)
     finally:
-        lock.release()
+        held.release()
 
 
 @asynccontextmanager

@@ -51,10 +51,12 @@ class History:
     Args:
         attempts: What exists, by task id and attempt.
         plan: What the run was last meant to cover.
+        journal_bytes: How long the journal was.
     """
 
     attempts: dict[tuple[str, int], Earlier]
     plan: PlanRecord | None
+    journal_bytes: int
 
 
 def read_history(run: LoadedRun) -> History:
@@ -63,6 +65,7 @@ def read_history(run: LoadedRun) -> History:
 
     Discarded trials, infrastructure and internal errors and cancelled trials count for nothing.
     """
+    journal_bytes = run.journal_bytes()
     attempts: dict[tuple[str, int], Earlier] = {}
     plan = None
     for record in run.journal():
@@ -71,7 +74,7 @@ def read_history(run: LoadedRun) -> History:
         else:
             key = (record.task_id, record.attempt)
             attempts[key] = _with_trial(attempts.get(key), record)
-    return History(attempts, plan)
+    return History(attempts, plan, journal_bytes)
 
 
 def _with_trial(before: Earlier | None, trial: TrialRecord) -> Earlier:

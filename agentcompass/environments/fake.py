@@ -108,7 +108,7 @@ class FakeSession:
     @property
     def workdir(self) -> str:
         """Where relative paths begin."""
-        return self.plan.workdir or "/work"
+        return self.plan.workdir or "/agent"
 
     async def exec(
         self,

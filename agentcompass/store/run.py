@@ -25,6 +25,11 @@ class LoadedRun:
         """Return a reader of the journal."""
         return read_journal(run_paths(self.run_dir).journal)
 
+    def journal_bytes(self) -> int:
+        """Return how long the journal is; blocks."""
+        path = Path(run_paths(self.run_dir).journal)
+        return path.stat().st_size if path.exists() else 0
+
     def trials(self) -> Iterator[TrialRecord]:
         """Yield every trial on disk; blocks."""
         return (record for record in self.journal() if isinstance(record, TrialRecord))

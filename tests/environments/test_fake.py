@@ -85,7 +85,7 @@ async def test_files_behave_like_a_sessions(tmp_path: Path) -> None:
     (tmp_path / "up" / "sub" / "f").write_bytes(b"x")
     async with FakeEnvironment(FakeParams()).open(PLAN) as session:
         await session.upload(tmp_path / "up", "tree")
-        assert await session.read("/work/tree/sub/f") == b"x"
+        assert await session.read("/agent/tree/sub/f") == b"x"
         await session.download("tree", tmp_path / "down")
         await session.download("tree/sub/f", tmp_path / "single")
         with pytest.raises(SessionFileNotFoundError):

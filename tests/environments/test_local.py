@@ -98,7 +98,7 @@ async def test_limits_hold_for_commands(root_dir: Path) -> None:
 async def test_working_directory_of_the_plan_lies_in_the_session(environment: LocalEnvironment) -> None:
     """A relative one is created; one elsewhere on the machine is refused, and nothing is created."""
     async with environment.open(SessionPlan(run_id="r", label="l", workdir="repo/src")) as session:
-        assert (await session.exec("pwd")).stdout == f"{session.root}/work/repo/src\n"
+        assert (await session.exec("pwd")).stdout == f"{session.root / 'work'}/repo/src\n"
     for workdir in ("/testbed", "a/../../.."):
         with pytest.raises(SessionOpenError, match="working directory"):
             async with environment.open(SessionPlan(run_id="r", label="l", workdir=workdir)):
