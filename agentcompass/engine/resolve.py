@@ -71,8 +71,8 @@ def resolve(request: RunRequestSpec) -> ResolvedRequest:
     benchmark, benchmark_record = _build("benchmark", ComponentSpec(id=request.benchmark.id, **own_params))
     harness, harness_record = _build("harness", request.harness)
     environment, environment_record = _build("environment", request.environment)
-    endpoint = _endpoint(request.model) if request.model else None
     needs_model = bool(getattr(harness, "needs_model", False))
+    endpoint = _endpoint(request.model) if request.model and needs_model else None
     if needs_model and endpoint is None:
         raise ConfigError(f"model: harness {request.harness.id!r} needs a model; name one")
     judge = _judge(request.benchmark.id, benchmark)
@@ -96,7 +96,7 @@ def resolve(request: RunRequestSpec) -> ResolvedRequest:
             recipes=tuple(recipes.values()),
         ),
         selection=selection,
-        endpoint=endpoint if needs_model else None,
+        endpoint=endpoint,
         execution=request.execution,
         output=request.output,
         benchmark_record=benchmark_record,
@@ -185,9 +185,15 @@ def _protocol(preferred: str | list[str]) -> str:
 
 
 def _endpoint(model: ModelSpec) -> Endpoint:
+    protocol = _protocol(model.model_api_protocol)
+    if not model.model_base_url and protocol != "scripted":
+        raise ConfigError(
+            f"model_base_url: is required to reach {model.id!r} by {protocol}, e.g. https://host/v1 "
+            "(on the command line also MODEL_BASE_URL)"
+        )
     return Endpoint(
         model_id=model.id,
-        protocol=_protocol(model.model_api_protocol),
+        protocol=protocol,
         base_url=model.model_base_url,
         api_key=model.key,
         params=model.model_params,
@@ -198,10 +204,11 @@ def _endpoint(model: ModelSpec) -> Endpoint:
 
 
 def _model_record(model: ModelSpec | None, endpoint: Endpoint | None) -> ModelRecord:
-    if model is None or endpoint is None:
+    if model is None:
         return ModelRecord(id="")
     params = msgspec.json.decode(msgspec.json.encode(model.model_params, enc_hook=_name_of))
-    return ModelRecord(id=model.id, protocol=endpoint.protocol, base_url=model.model_base_url, params=params)
+    protocol = endpoint.protocol if endpoint else ""
+    return ModelRecord(id=model.id, protocol=protocol, base_url=model.model_base_url, params=params)
 
 
 def _name_of(value: object) -> str:
