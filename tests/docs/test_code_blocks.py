@@ -101,5 +101,6 @@ def makefile_variable(name: str) -> str:
 
 def test_demo_runs_what_the_readme_says() -> None:
     """``make demo`` evaluates the oracle on all of HumanEval."""
-    done = subprocess.run(["make", "--dry-run", "demo"], cwd=ROOT, capture_output=True, text=True, check=True)
+    command = ["make", "--dry-run", "--no-print-directory", "demo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1].endswith("agentcompass run humaneval oracle")
