@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import anyio
 import psutil
@@ -14,6 +19,8 @@ from agentcompass.engine.workers import WorkerCallError, WorkerPool, open_worker
 from agentcompass.errors import ConfigError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -124,3 +131,40 @@ async def test_local_classes_travel_by_value(pool: WorkerPool) -> None:
     """Code that no module holds, as in a notebook cell, runs too."""
     factor = 3
     assert await pool.run(lambda number: number * factor, 2, timeout_seconds=10) == 6
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the engine's end is told by Linux only")
+def test_worker_ends_with_its_engine_in_the_middle_of_a_catastrophe(tmp_path: Path) -> None:
+    """SIGKILL of the engine leaves no worker behind, however deep it is in a regular expression."""
+    script = (
+        "import anyio\n"
+        "from agentcompass.engine.workers import open_workers\n"
+        "from tests.engine.test_workers import catastrophe\n"
+        "async def main():\n"
+        "    async with open_workers(1) as pool:\n"
+        "        print('up', flush=True)\n"
+        "        await pool.run(catastrophe, timeout_seconds=60)\n"
+        "anyio.run(main)\n"
+    )
+    engine = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=ROOT)
+    assert engine.stdout is not None
+    engine.stdout.readline()
+    worker = wait_for_child(psutil.Process(engine.pid))
+    engine.kill()
+    engine.wait()
+    engine.stdout.close()
+    worker.wait(timeout=10)
+
+
+def wait_for_child(process: psutil.Process) -> psutil.Process:
+    """Return a worker that has been computing for a moment."""
+    while not (children := process.children()) or children[0].cpu_times().user < 0.3:
+        time.sleep(0.01)
+    return children[0]
+
+
+async def test_worker_outlives_the_thread_that_started_it(pool: WorkerPool) -> None:
+    """Event loops may start processes from threads that end soon; that is not the engine's end."""
+    first = await pool.run(os.getpid, timeout_seconds=10)
+    os.kill(first, signal.SIGTERM)  # what Linux sends when such a thread ends
+    assert await pool.run(os.getpid, timeout_seconds=10) == first
