@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-fast check fmt lint types bench docs clean
+.PHONY: setup demo test test-fast retest check fmt lint types bench docs clean
 
 setup: $(READY)
 
@@ -23,6 +23,9 @@ test: setup
 
 test-fast: setup
 	$(BIN)/python -m pytest -q -m "not slow"
+
+retest: setup
+	$(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
 
 check: setup
 	$(BIN)/ruff format --check .

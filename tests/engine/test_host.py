@@ -121,7 +121,7 @@ def test_sigterm_stops_in_order_and_is_obeyed(tmp_path: Path) -> None:
 def test_killed_run_is_resumed_without_repeating_anything(tmp_path: Path) -> None:
     """After SIGKILL no process stays, and a second start does only what was not finished."""
     process = start(tmp_path, RUN, HANG_FROM="10")
-    wait_until(lambda: len(started(tmp_path)) >= 12)
+    wait_until(lambda: len(started(tmp_path)) >= 12 and recorded(tmp_path) == 10)
     process.kill()
     finish(process)
     wait_until(lambda: not left_behind(tmp_path))
@@ -145,6 +145,11 @@ def test_two_runs_in_one_second_get_two_folders(tmp_path: Path) -> None:
     print(len(set(found)))
     """
     assert run(tmp_path, code, HANG_FROM="99").split() == ["5"]
+
+
+def recorded(folder: Path) -> int:
+    """Count the finished attempts on disk: what is only on its way there may be lost."""
+    return sum(path.read_bytes().count(b'"outcome":"completed"') for path in folder.rglob("attempts.jsonl"))
 
 
 def left_behind(folder: Path) -> list[psutil.Process]:
