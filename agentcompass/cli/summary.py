@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from ..records import Metrics
+from ..store.batch import write_scores
 from ..store.encode import to_json
-from ..store.files import write_whole
 from ..store.layout import run_paths
 from ..store.run import LoadedRun, load_run
 from .report import print_report
@@ -42,14 +42,9 @@ def command(run_dir: Path, as_json: bool) -> None:
 
 
 def _write(run: LoadedRun, metrics: Metrics) -> None:
-    import msgspec
-
     from ..metrics.summary import render_summary
 
     paths = run_paths(run.run_dir)
+    text = render_summary(run.record, metrics).encode("utf-8", "replace")
     partial = f"{paths.run_dir}/.partial.{os.getpid()}"  # the run itself may be writing right now
-    data = msgspec.json.format(to_json(metrics), indent=2) + b"\n"
-    write_whole(paths.metrics, data, partial=partial)
-    write_whole(
-        paths.summary, render_summary(run.record, metrics).encode("utf-8", "replace"), partial=partial
-    )
+    write_scores(paths, to_json(metrics), text, partial=partial)

@@ -47,15 +47,3 @@ class CallableHarness:
     async def run(self, trial: Trial) -> Outcome:
         """Call the function."""
         return await self._run(trial)
-
-
-class SessionCallableHarness(CallableHarness):
-    """The same with a session."""
-
-    needs_session: ClassVar[bool] = True
-
-
-class ModelCallableHarness(CallableHarness):
-    """The same with a model."""
-
-    needs_model: ClassVar[bool] = True

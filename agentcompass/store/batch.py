@@ -14,7 +14,16 @@ from pathlib import Path
 
 import msgspec
 
-from ..records import Detail, JournalRecord, Metrics, ProgressEvent, ProgressSnapshot, RunRecord, TrialRecord
+from ..records import (
+    Detail,
+    JournalRecord,
+    Metrics,
+    ProgressEvent,
+    ProgressSnapshot,
+    RunPaths,
+    RunRecord,
+    TrialRecord,
+)
 from .encode import to_json, with_finite_numbers
 from .files import write_all, write_whole
 from .journal import Journal, encode_body, frame_line
@@ -168,17 +177,33 @@ class RunFiles:
         """
         if Path(self.paths.run_json).exists():
             raise FileExistsError(17, "it is written once, when a run starts", self.paths.run_json)
-        self._write_document(self.paths.run_json, record, keep=_identity(record))
+        data = self._scrubber.scrub_json(to_json(record), keep=_identity(record))
+        _write_document(self.paths.run_json, data, partial=self._partial)
 
     def write_final(self, metrics: Metrics, summary: str) -> None:
         """Write ``metrics.json`` and ``summary.md``."""
-        self._write_document(self.paths.metrics, metrics, keep=set(metrics.categories) | set(metrics.metrics))
+        keep = set(metrics.categories) | set(metrics.metrics)
+        scrubbed = self._scrubber.scrub_json(to_json(metrics), keep=keep)
         text = self._scrubber.scrub_bytes(summary.encode("utf-8", "replace"))
-        write_whole(self.paths.summary, text, partial=self._partial, durable=True)
+        write_scores(self.paths, scrubbed, text, partial=self._partial)
 
-    def _write_document(self, path: str, value: msgspec.Struct, *, keep: set[str]) -> None:
-        data = msgspec.json.format(self._scrubber.scrub_json(to_json(value), keep=keep), indent=2)
-        write_whole(path, data + b"\n", partial=self._partial, durable=True)
+
+def write_scores(paths: RunPaths, metrics_json: bytes, summary: bytes, *, partial: str) -> None:
+    """
+    Write ``metrics.json`` and ``summary.md``, each whole or not at all.
+
+    Args:
+        partial: A path that nobody else writes to.
+
+    Raises:
+        OSError: One cannot be written.
+    """
+    _write_document(paths.metrics, metrics_json, partial=partial)
+    write_whole(paths.summary, summary, partial=partial, durable=True)
+
+
+def _write_document(path: str, data: bytes, *, partial: str) -> None:
+    write_whole(path, msgspec.json.format(data, indent=2) + b"\n", partial=partial, durable=True)
 
 
 def _identity(record: RunRecord) -> set[str]:

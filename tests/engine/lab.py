@@ -19,6 +19,7 @@ from agentcompass.engine.request import fold_journal
 from agentcompass.engine.result import OrchestrationResult, RunResult
 from agentcompass.engine.stop import StopControl
 from agentcompass.environments.fake import FakeEnvironment, FakeParams
+from agentcompass.harnesses.fake import CallableHarness
 from agentcompass.protocols import Outcome, Trial
 from agentcompass.records import Metrics, PlanRecord, TrialRecord
 from agentcompass.spec.options import RunArguments
@@ -119,18 +120,17 @@ class Lab:
         """Offer the agent and the environment as components while the block runs."""
         lab = self
 
-        class ScriptedAgent:
-            async def run(self, trial: Trial) -> Outcome:
-                return await agent(trial)
+        class ScriptedAgent(CallableHarness):
+            def __init__(self) -> None:
+                super().__init__(agent)
 
         class Environment(FakeEnvironment):
             def __init__(self) -> None:
                 super().__init__(environment)
                 lab.environments.append(self)
 
-        ScriptedAgent.needs_session = needs_session  # type: ignore[attr-defined]
-        ScriptedAgent.needs_model = needs_model  # type: ignore[attr-defined]
-        ScriptedAgent.sees_reference = False  # type: ignore[attr-defined]
+        ScriptedAgent.needs_session = needs_session
+        ScriptedAgent.needs_model = needs_model
         before = {key: dict(value) for key, value in registry._registered.items()}
         registry.harness("scripted-agent")(ScriptedAgent)
         registry.environment("fake-environment")(Environment)

@@ -6,7 +6,8 @@ import pytest
 
 from agentcompass.errors import HarnessError
 from agentcompass.harnesses.chat import ChatHarness, ChatParams
-from agentcompass.harnesses.fake import CallableHarness, InstantHarness, InstantParams, SessionCallableHarness
+from agentcompass.harnesses.command import CommandHarness
+from agentcompass.harnesses.fake import CallableHarness, InstantHarness, InstantParams
 from agentcompass.harnesses.null import NullHarness, NullParams
 from agentcompass.harnesses.oracle import OracleHarness, OracleParams
 from agentcompass.protocols import Harness, Message, Outcome, Reply, Trial
@@ -71,8 +72,8 @@ def test_only_the_oracle_sees_references() -> None:
         OracleHarness,
         NullHarness,
         InstantHarness,
-        SessionCallableHarness,
+        CommandHarness,
     ]
     assert [one for one in harnesses if one.sees_reference] == [OracleHarness]
-    assert [one for one in harnesses if one.needs_session] == [SessionCallableHarness]
+    assert [one for one in harnesses if one.needs_session] == [CommandHarness]
     assert [one for one in harnesses if one.needs_model] == [ChatHarness]
