@@ -228,7 +228,7 @@ def _emit_phase(job: Job, identity: _Identity, phase: Phase) -> None:
             task_id=identity.planned.task.id,
             attempt=identity.attempt,
             phase=phase,
-            at=identity.started_at,
+            at=utc_text(job.clock.wall()),
         )
     )
 

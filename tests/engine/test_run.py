@@ -8,10 +8,18 @@ from pathlib import Path
 import anyio
 import pytest
 
+from agentcompass.clock import ManualClock, utc_text
 from agentcompass.environments.fake import FakeParams, FakeSession
 from agentcompass.errors import HarnessError, SessionOpenError, VerifierError
 from agentcompass.protocols import ExecResult, Outcome, Trial
-from agentcompass.records import CommandStep, NoteStep, OutcomeClass, RunStatus
+from agentcompass.records import (
+    CommandStep,
+    NoteStep,
+    OutcomeClass,
+    PhaseChanged,
+    ProgressEvent,
+    RunStatus,
+)
 
 from .lab import RIGHT, WRONG, Gauge, Lab, answer_right, trials
 
@@ -384,3 +392,20 @@ async def test_wrong_return_value_is_a_recorded_bug(lab: Lab, returned: Outcome,
     assert record.outcome is OutcomeClass.INTERNAL_ERROR
     assert record.failure is not None
     assert message in record.failure.message
+
+
+async def test_phase_events_carry_the_time_of_the_phase(lab: Lab) -> None:
+    """An event says when its phase began, not when the trial did."""
+    clock = ManualClock(jumping=True)
+    phases: dict[str, str] = {}
+
+    def note(event: ProgressEvent) -> None:
+        if isinstance(event, PhaseChanged):
+            phases[event.phase] = event.at
+
+    async def agent(trial: Trial) -> Outcome:
+        clock.advance(5)
+        return RIGHT
+
+    await lab.run(agent, clock=clock, on_progress=note, benchmark_params={"tasks": 1}, resumable=False)
+    assert phases == {"agent": utc_text(clock.wall() - 5), "verify": utc_text(clock.wall())}
