@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, dataclass_transform
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
+    PlainSerializer,
     PositiveFloat,
     PositiveInt,
     SecretStr,
     ValidationError,
 )
 
+from .network import PUBLIC, NetworkPolicy
 from .validation import explained
 
 if TYPE_CHECKING:
@@ -201,6 +204,41 @@ class RunArguments(OutputOptions, RuntimeOptions, ConcurrencyOptions, ExecutionO
     """Parameters of the environment."""
     config_path: Path | str | None = None
     """YAML or JSON file with defaults for these arguments; what is given explicitly wins."""
+
+
+def _named_policy(value: Any) -> Any:
+    return {"mode": value} if isinstance(value, str) else value
+
+
+def _shortest(policy: NetworkPolicy) -> str | dict[str, Any]:
+    return {"mode": policy.mode, "hosts": list(policy.hosts)} if policy.is_list else policy.mode
+
+
+Policy = Annotated[NetworkPolicy, BeforeValidator(_named_policy), PlainSerializer(_shortest)]
+"""Written as ``public``, ``no-network``, or ``{mode: allowlist, hosts: [...]}`` (also ``denylist``)."""
+
+
+class NetworkParams(Options):
+    """What sessions may reach, by phase; part of ``environment_params`` for every environment."""
+
+    network_policy: Policy = PUBLIC
+    """``public``, ``no-network``, or a mapping with ``mode`` (``allowlist``, ``denylist``) and ``hosts``."""
+    run_network_policy: Policy | None = None
+    """What the agent's session may reach; None for ``network_policy``."""
+    verifier_network_policy: Policy | None = None
+    """What the verifier's session may reach; None for ``network_policy``."""
+    network_notice: bool = True
+    """Whether the agent's prompt says what its session can reach, where that is restricted."""
+
+    @property
+    def run(self) -> NetworkPolicy:
+        """What holds while the agent works."""
+        return self.run_network_policy or self.network_policy
+
+    @property
+    def verifier(self) -> NetworkPolicy:
+        """What holds while the verifier works."""
+        return self.verifier_network_policy or self.network_policy
 
 
 class SelectionParams(Options):

@@ -1,0 +1,3 @@
+"""The way out of restricted sessions: a forward proxy of the engine's own that checks every request."""
+
+from .proxy import EgressProxy as EgressProxy

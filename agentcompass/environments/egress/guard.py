@@ -1,0 +1,127 @@
+"""Decide which addresses a request may be sent to: the name is resolved once, and what is checked is used."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+import anyio
+
+from ...spec.network import Address, NetworkPolicy, normal_host
+
+Resolver = Callable[[str, int], Awaitable[Sequence[Address]]]
+
+_THIS_NETWORK = IPv4Network("0.0.0.0/8")
+_NAT64 = IPv6Network("64:ff9b::/96")
+_METADATA = frozenset(
+    ip_address(text) for text in ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16")
+)
+"""Metadata services of clouds that are not at a link-local address."""
+_RESOLVE_SECONDS = 20.0
+
+
+class RefusedError(Exception):
+    """The policy does not allow it."""
+
+
+class UnresolvableError(Exception):
+    """The name has no address."""
+
+
+async def resolve_host(host: str, port: int) -> Sequence[Address]:
+    """Look a name up as any program of this machine would."""
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(ip_address(entry[4][0].partition("%")[0]) for entry in found))
+
+
+class Guard:
+    """Applies a policy to single requests."""
+
+    def __init__(self, policy: NetworkPolicy, resolve: Resolver) -> None:
+        self._policy = policy
+        self._resolve = resolve
+
+    async def addresses(self, host: str, port: int) -> Sequence[Address]:
+        """
+        Return the addresses that may be connected to for a host, in the order to try them.
+
+        A name that no entry of an allowlist can permit is not even looked up: a lookup can carry data out.
+        With ranges of addresses in the list every name must be.
+
+        Raises:
+            ValueError: It is no host.
+            RefusedError: There is none.
+            UnresolvableError: The name has no address at all.
+        """
+        name = normal_host(host)
+        if self._refused_by_name(name, port):
+            raise RefusedError
+        permitted = [
+            address for address in await self._found(name, port) if self._permits(name, port, address)
+        ]
+        if not permitted:
+            raise RefusedError
+        return permitted
+
+    def _refused_by_name(self, name: str, port: int) -> bool:
+        patterns = [pattern for pattern in self._policy.patterns if pattern.port in (None, port)]
+        named = any(pattern.matches_name(name) for pattern in patterns)
+        if self._policy.mode == "denylist":
+            return named
+        return not named and not any(pattern.network for pattern in patterns)
+
+    async def _found(self, name: str, port: int) -> Sequence[Address]:
+        try:
+            return [_plain(ip_address(name))]
+        except ValueError:
+            pass
+        try:
+            with anyio.fail_after(_RESOLVE_SECONDS):
+                return [_plain(address) for address in await self._resolve(name, port)]
+        except (OSError, UnicodeError) as error:  # a time-out is an OSError
+            raise UnresolvableError(str(error)) from error
+
+    def _permits(self, name: str, port: int, address: Address) -> bool:
+        if not all(self._policy.permits(name, port, form) for form in _forms(address)):
+            return False
+        local = any(_is_local(form) for form in _forms(address))
+        return not local or self._policy.names_address(name, port, address)
+
+
+def _plain(address: Address) -> Address:
+    """Return an IPv4 address that is written as an IPv6 one as what it is."""
+    return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
+
+
+def _forms(address: Address) -> Sequence[Address]:
+    """Return an address and the IPv4 address that a translator on the way would make of it."""
+    if isinstance(address, IPv4Address):
+        return [address]
+    embedded = address.sixtofour or (
+        IPv4Address(address.packed[-4:]) if address in _NAT64 else address.teredo and address.teredo[1]
+    )
+    return [address, embedded] if embedded else [address]
+
+
+def _is_local(address: Address) -> bool:
+    return (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        or address in _METADATA
+        or address in _THIS_NETWORK
+        or _is_ours(address)
+    )
+
+
+def _is_ours(address: Address) -> bool:
+    """Whether an address is one of this machine's: only then can a socket be bound to it."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True
