@@ -26,10 +26,12 @@ from .protocols import (
     DEFAULT_OUTPUT_BYTES,
     TIMEOUT_EXIT_CODE,
     Benchmark,
+    ClosableEnvironment,
     Environment,
     ExecResult,
     Grader,
     Harness,
+    ImageBuild,
     Message,
     Model,
     Outcome,
@@ -67,6 +69,7 @@ from .records import (
     TrialStarted,
     Usage,
 )
+from .spec.network import NetworkPolicy
 
 if TYPE_CHECKING:
     from .engine.api import async_launch, async_run_evaluation, launch, run_evaluation
@@ -79,6 +82,7 @@ __all__ = [
     "TIMEOUT_EXIT_CODE",
     "AttemptsSkipped",
     "Benchmark",
+    "ClosableEnvironment",
     "CommandStep",
     "CompassError",
     "ConfigError",
@@ -90,11 +94,13 @@ __all__ = [
     "Grader",
     "Harness",
     "HarnessError",
+    "ImageBuild",
     "Message",
     "Metrics",
     "Model",
     "ModelError",
     "ModelStep",
+    "NetworkPolicy",
     "NoteStep",
     "Notice",
     "OrchestrationResult",

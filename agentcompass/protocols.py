@@ -7,13 +7,14 @@ argument, its validated parameters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from .records import NO_USAGE, Step, ToolCall, Usage
+from .spec.network import PUBLIC, NetworkPolicy
 
 _NOTHING: Mapping[str, Any] = {}
 DEFAULT_OUTPUT_BYTES = 10 * 1024 * 1024
@@ -42,6 +43,7 @@ class Task:
         reference: A solution that must score 1, in the form an agent would submit it. Hidden from agents.
         hidden: What only the verifier may read: expected answers, tests.
         image: The image that container environments run the task in; empty for the environment's own.
+        build: How to build that image instead.
         timeout_seconds: The agent's deadline where the run sets none.
     """
 
@@ -52,6 +54,7 @@ class Task:
     reference: str | None = None
     hidden: Mapping[str, Any] = field(default_factory=_nothing)
     image: str = ""
+    build: ImageBuild | None = None
     timeout_seconds: float | None = None
 
 
@@ -118,6 +121,7 @@ class ExecResult:
         stdout_bytes: What was kept of standard output: all of it, or head and tail.
         stdout_dropped: How many bytes were left out between head and tail.
         timed_out: Whether the deadline hit; the whole process tree is dead then.
+        out_of_memory: Whether the session's memory limit has killed a process of this command.
     """
 
     exit_code: int
@@ -126,6 +130,7 @@ class ExecResult:
     stdout_dropped: int = 0
     stderr_dropped: int = 0
     timed_out: bool = False
+    out_of_memory: bool = False
     duration_seconds: float = 0.0
 
     @property
@@ -203,6 +208,26 @@ class Session(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImageBuild:
+    """
+    An image to build, for environments that have images.
+
+    Args:
+        context: Directory with everything that the build may use.
+        dockerfile: The Dockerfile, relative to ``context``.
+        args: Build arguments by name.
+    """
+
+    context: Path
+    dockerfile: str = "Dockerfile"
+    args: Mapping[str, str] = field(default_factory=_nothing)
+
+
+def _ignore(note: str) -> None:
+    del note
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPlan:
     """
     What a session is opened for.
@@ -211,28 +236,37 @@ class SessionPlan:
         run_id: The run it belongs to; label of everything that is created.
         label: Task, attempt and purpose, for people.
         image: The image to run, for environments that have images; empty for the environment's own.
+        build: How to build the image instead.
         workdir: Where commands start; empty for the environment's own choice.
         env: Further environment variables for every command.
+        network: What the session may reach.
         keep: Leave the environment in place at the end, for debugging.
+        note: Takes lines for the trial's record, e.g. each host that the session was refused.
     """
 
     run_id: str
     label: str
     image: str = ""
+    build: ImageBuild | None = None
     workdir: str = ""
     env: Mapping[str, str] = field(default_factory=_nothing)
+    network: NetworkPolicy = PUBLIC
     keep: bool = False
+    note: Callable[[str], None] = _ignore
 
 
 class Environment(Protocol):
     """A provider of isolated machines; one instance serves a whole request."""
 
-    async def check(self) -> None:
+    async def check(self, networks: Sequence[NetworkPolicy]) -> None:
         """
         Say before the run starts whether sessions can be opened at all.
 
+        Args:
+            networks: What sessions will have to be kept to.
+
         Raises:
-            ConfigError: They cannot; the message tells the way out.
+            ConfigError: They cannot, or a policy cannot be enforced; the message tells the way out.
         """
         ...
 
@@ -243,6 +277,15 @@ class Environment(Protocol):
         Raises:
             SessionOpenError: It could not be opened.
         """
+        ...
+
+
+@runtime_checkable
+class ClosableEnvironment(Protocol):
+    """An environment whose sessions share something that has to be released."""
+
+    async def aclose(self) -> None:
+        """Release what is shared; called once, when the request is over and all sessions are closed."""
         ...
 
 
@@ -355,7 +398,8 @@ class Harness(Protocol):
     """
     Drives the agent; one instance serves a whole request, so it keeps no state between trials.
 
-    The three flags may be left out where they are False.
+    The three flags may be left out where they are False. A harness whose agent calls the model from inside
+    its session also sets ``model_in_session = True``: the endpoint is allowed under any network policy.
     """
 
     needs_session: ClassVar[bool]
@@ -448,6 +492,7 @@ class Plan:
     environment: str
     task: TaskView
     image: str = ""
+    build: ImageBuild | None = None
     workdir: str = ""
     env: Mapping[str, str] = field(default_factory=_nothing)
     task_timeout_seconds: float | None = None

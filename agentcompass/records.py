@@ -244,6 +244,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seed: int = 0
     execution: dict[str, Any] = {}
     started_at: str = ""
+    environment_facts: dict[str, str] = {}
+    """What the environment found out, e.g. the version of its engine; never compared."""
     host: dict[str, str] = {}
     versions: dict[str, str] = {}
 

@@ -17,6 +17,7 @@ _COMMANDS = {
     "summary": "Recompute and print the scores of a run.",
     "show": "Look into a run: what did not succeed, or all about one task.",
     "list": "List the benchmarks, harnesses, environments or recipes.",
+    "env": "Show and remove containers that runs have left behind or kept.",
     "completion": "Print the completion script of a shell.",
 }
 _EXIT_CODES = (

@@ -174,7 +174,7 @@ async def _record(
         task_id=task.id,
         attempt=attempt,
         trial=identity.trial,
-        prompt=task.prompt,
+        prompt=gathered.prompt or task.prompt,
         answer=gathered.outcome.answer if gathered.outcome else None,
         steps=gathered.steps,
         verdict=verdict.explanation if verdict else "",

@@ -11,8 +11,12 @@ import msgspec
 
 from ..clock import Clock
 from ..errors import ModelError, Phase, TrialError
+from ..logs import current_log
 from ..protocols import Message, Model, Outcome, Reply, Session, TaskView, Tool, Trajectory
-from ..records import NO_USAGE, ModelStep, Step, Usage
+from ..records import NO_USAGE, ModelStep, NoteStep, Step, Usage
+
+_MAX_NOTES = 200
+"""Of one trial's environments."""
 
 
 class ModelClient(Protocol):
@@ -42,6 +46,7 @@ class Gathered:
     clock: Clock
     on_phase: Callable[[Phase], None]
     phase: Phase = "plan"
+    prompt: str = ""
     usage: Usage = NO_USAGE
     steps: list[Step] = field(default_factory=list)
     outcome: Outcome | None = None
@@ -50,6 +55,7 @@ class Gathered:
     queued_seconds: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
     _phase_started: float = 0.0
+    _notes: int = 0
 
     def enter(self, phase: Phase) -> None:
         """Begin a phase."""
@@ -67,6 +73,16 @@ class Gathered:
     def add(self, step: Step) -> None:
         """Append a step of the trajectory."""
         self.steps.append(step)
+
+    def note(self, text: str) -> None:
+        """Add what an environment has to say to the trajectory and the log, up to a limit."""
+        self._notes += 1
+        if self._notes > _MAX_NOTES:
+            return
+        if self._notes == _MAX_NOTES:
+            text = "further notes of the environment are left out"
+        self.add(NoteStep(text=text, started_seconds=self.elapsed()))
+        current_log().info("environment_note", text=text)
 
     def elapsed(self) -> float:
         """Seconds since the current phase began."""

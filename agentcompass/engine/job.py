@@ -9,10 +9,12 @@ from typing import Literal
 from ..clock import Clock
 from ..protocols import Environment, Grader, Harness, Plan, Recipe, SalvagingHarness, Task, TaskView, Verifier
 from ..records import ProgressEvent
+from ..spec.network import NetworkPolicy
 from ..spec.options import ExecutionOptions
 from ..store.writer import RunStore
 from .context import ModelClient
 from .limits import ProviderGates
+from .network import PhaseNetworks
 from .outage import OutageBreaker
 from .retry import RetryPolicy
 from .stop import StopControl
@@ -44,7 +46,15 @@ class Components:
     grader: Grader | None
     verifier: Verifier | None
     verifier_place: Literal["none", "reuse", "fresh"]
+    network: PhaseNetworks
     recipes: tuple[Recipe, ...]
+
+    @property
+    def networks(self) -> list[NetworkPolicy]:
+        """The policies of the sessions that will be opened."""
+        agent = [self.network.agent] if self.needs_session or self.verifier_place == "reuse" else []
+        verifier = [self.network.verifier] if self.verifier_place == "fresh" else []
+        return [*agent, *verifier]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +75,10 @@ class Job:
     clock: Clock
     emit: Callable[[ProgressEvent], None]
 
+    def _prompt(self, task: Task) -> str:
+        notice = self.components.network.notice if self.components.needs_session else ""
+        return f"{task.prompt.rstrip()}\n\n{notice}\n" if notice else task.prompt
+
     def plan(self, task: Task) -> Plan:
         """Say how a task will be run, recipes applied."""
         parts = self.components
@@ -73,8 +87,9 @@ class Job:
             benchmark=parts.benchmark_id,
             harness=parts.harness_id,
             environment=parts.environment_id,
-            task=TaskView(id=task.id, prompt=task.prompt, files=task.files),
+            task=TaskView(id=task.id, prompt=self._prompt(task), files=task.files),
             image=task.image,
+            build=task.build,
             task_timeout_seconds=task.timeout_seconds or DEFAULT_TASK_TIMEOUT_SECONDS,
             verifier_timeout_seconds=execution.verifier_timeout_seconds,
         )

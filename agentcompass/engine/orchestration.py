@@ -13,6 +13,7 @@ from ..progress.hub import open_progress
 from ..spec.orchestration import RUN_NAME, OrchestrationSpec
 from ..store.layout import namespace, slug
 from ..store.scrub import Scrubber
+from .environment import close_environment
 from .limits import TaskSlots
 from .prepare import PlannedRun, survey
 from .registry import load_plugins
@@ -83,11 +84,15 @@ async def plan_orchestration(
     requests: Sequence[ResolvedRequest], *, clock: Clock | None = None
 ) -> list[PlannedRun]:
     """Say what running these requests would do, and write nothing."""
+    plans = []
     async with open_workers() as workers:
-        return [
-            await survey(request, folder=_folder(request), workers=workers, clock=clock or SystemClock())
-            for request in requests
-        ]
+        for request in requests:
+            try:
+                plan = survey(request, folder=_folder(request), workers=workers, clock=clock or SystemClock())
+                plans.append(await plan)
+            finally:
+                await close_environment(request.components.environment)
+    return plans
 
 
 def _folder(request: ResolvedRequest) -> str:

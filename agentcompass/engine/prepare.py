@@ -231,7 +231,7 @@ async def _load(
     request: ResolvedRequest, workers: WorkerPool, clock: Clock
 ) -> tuple[list[PlannedTask], RunRecord]:
     if request.needs_sessions:
-        await request.components.environment.check()
+        await request.components.environment.check(request.components.networks)
     everything = await load_tasks(
         workers,
         request.benchmark,
@@ -261,6 +261,7 @@ def _run_record(request: ResolvedRequest, tasks: list[PlannedTask], started_at: 
         seed=execution.seed,
         execution=execution.model_dump(mode="json"),
         started_at=started_at,
+        environment_facts=dict(getattr(request.components.environment, "facts", {})),
         host={"name": platform.node(), "platform": platform.platform(), "python": sys.version.split()[0]},
         versions={"agentcompass": _version.__version__, "anyio": version("anyio")},
     )

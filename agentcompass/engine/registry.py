@@ -39,9 +39,7 @@ _BUILT_IN: dict[tuple[Kind, str], str] = {
     ("harness", "null"): "agentcompass.harnesses.null:NullHarness",
     ("environment", "local"): "agentcompass.environments.local:LocalEnvironment",
     ("environment", "host_process"): "agentcompass.environments.local:LocalEnvironment",
-}
-_PLANNED: dict[tuple[Kind, str], str] = {
-    ("environment", "docker"): "environment 'docker' is not available in this version; use 'local'",
+    ("environment", "docker"): "agentcompass.environments.docker:DockerEnvironment",
 }
 _ENTRY_POINT_GROUPS: dict[Kind, str] = {
     "benchmark": "agentcompass.benchmarks",
@@ -145,8 +143,6 @@ def find_component(kind: Kind, component_id: str) -> Component:
     """
     candidates = _candidates(kind, component_id)
     if not candidates:
-        if planned := _PLANNED.get((kind, component_id)):
-            raise ConfigError(planned)
         raise UnknownComponentError(kind, component_id, component_ids(kind))
     if len(candidates) > 1:
         ways = " or ".join(f"{source}/{component_id}" for source in sorted(candidates))

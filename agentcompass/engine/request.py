@@ -30,6 +30,7 @@ from ..records import (
 from ..store.journal import read_journal
 from ..store.writer import RunStore, open_store
 from .context import ModelClient
+from .environment import close_environment
 from .job import Job
 from .limits import TaskSlots, provider_settings
 from .outage import OutageBreaker
@@ -80,6 +81,7 @@ async def run_request(shared: Shared, request: ResolvedRequest, *, folder: str, 
         course.error = error
     finally:
         turn.end()
+        await close_environment(request.components.environment)
     if isinstance(course.error, StoreError):
         shared.stop.request()  # a disk that fails one request fails them all
     return _result(shared, request, prepared, course)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from pydantic import BaseModel
@@ -14,13 +13,14 @@ from ..llm.client import PROTOCOL_IDS
 from ..llm.endpoint import Endpoint
 from ..protocols import Benchmark, Grader, Recipe, SalvagingHarness, Verifier
 from ..records import ComponentRecord, ModelRecord
-from ..spec.options import ExecutionOptions, OutputOptions, RuntimeOptions, SelectionParams
+from ..spec.options import ExecutionOptions, NetworkParams, OutputOptions, RuntimeOptions, SelectionParams
 from ..spec.orchestration import RUN_NAME, ComponentSpec, ModelSpec, RunRequestSpec
 from ..spec.validation import validate
 from .job import Components
+from .network import phase_networks
 from .registry import Component, Kind, all_components, find_component
 
-_NETWORK_PARAMS = ("network_policy", "run_network_policy", "verifier_network_policy")
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +67,19 @@ def resolve(request: RunRequestSpec) -> ResolvedRequest:
         ConfigError: A component or parameter does not exist, or the combination cannot work.
     """
     _refuse_unsupported(request)
-    selection, own_params = _split_selection(request.benchmark.params)
-    benchmark, benchmark_record = _build("benchmark", ComponentSpec(id=request.benchmark.id, **own_params))
+    selection, own_params = _split(SelectionParams, request.benchmark, what="benchmark_params")
+    benchmark, benchmark_record = _build("benchmark", own_params)
     harness, harness_record = _build("harness", request.harness)
-    environment, environment_record = _build("environment", request.environment)
+    network, own_params = _split(NetworkParams, request.environment, what="environment_params")
+    environment, environment_record = _build("environment", own_params)
+    environment_record.params.update(network.model_dump(mode="json", exclude_defaults=True))
     needs_model = bool(getattr(harness, "needs_model", False))
     endpoint = _endpoint(request.model) if request.model and needs_model else None
     if needs_model and endpoint is None:
         raise ConfigError(f"model: harness {request.harness.id!r} needs a model; name one")
     judge = _judge(request.benchmark.id, benchmark)
+    verifier_place = "none" if isinstance(judge, Grader) else judge.environment
+    _check_network(network, verifier_place)
     recipes = _recipes()
     return ResolvedRequest(
         name=request.name,
@@ -92,7 +96,10 @@ def resolve(request: RunRequestSpec) -> ResolvedRequest:
             salvaging=harness if isinstance(harness, SalvagingHarness) else None,
             grader=judge if isinstance(judge, Grader) else None,
             verifier=None if isinstance(judge, Grader) else judge,
-            verifier_place="none" if isinstance(judge, Grader) else judge.environment,
+            verifier_place=verifier_place,
+            network=phase_networks(
+                network, endpoint if getattr(harness, "model_in_session", False) else None
+            ),
             recipes=tuple(recipes.values()),
         ),
         selection=selection,
@@ -125,24 +132,26 @@ def refuse_unsupported(runtime: RuntimeOptions) -> None:
 def _refuse_unsupported(request: RunRequestSpec) -> None:
     if request.execution.wrap_api_key:
         raise ConfigError("wrap_api_key: not available in this version; leave it out")
-    for name in _NETWORK_PARAMS:
-        if request.environment.params.get(name, "public") != "public":
-            raise ConfigError(
-                f"environment_params.{name}: environment {request.environment.id!r} cannot enforce a "
-                "network policy in this version; leave it out"
-            )
 
 
-def _split_selection(params: Mapping[str, Any]) -> tuple[SelectionParams, dict[str, Any]]:
-    mine = {name: params[name] for name in SelectionParams.model_fields if name in params}
-    rest = {name: value for name, value in params.items() if name not in mine}
-    return validate(SelectionParams, mine, what="benchmark_params"), rest
+def _split(model: type[ModelT], spec: ComponentSpec, *, what: str) -> tuple[ModelT, ComponentSpec]:
+    """Take the engine's own parameters out of a component's."""
+    mine = {name: spec.params[name] for name in model.model_fields if name in spec.params}
+    rest = {name: value for name, value in spec.params.items() if name not in mine}
+    return validate(model, mine, what=what), ComponentSpec(id=spec.id, **rest)
+
+
+def _check_network(network: NetworkParams, verifier_place: str) -> None:
+    if verifier_place == "reuse" and network.run != network.verifier:
+        raise ConfigError(
+            f"environment_params.verifier_network_policy: the verifier works in the agent's session, so it "
+            f"cannot have {network.verifier} while the agent has {network.run}; give both the same policy"
+        )
 
 
 def _build(kind: Kind, spec: ComponentSpec) -> tuple[Any, ComponentRecord]:
     component = find_component(kind, spec.id)
-    params = {name: value for name, value in spec.params.items() if name not in _NETWORK_PARAMS}
-    built, validated = component.build(params)
+    built, validated = component.build(spec.params)
     return built, _component_record(component, validated)
 
 

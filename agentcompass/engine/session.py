@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Literal
 
 import anyio
 
@@ -14,9 +15,13 @@ from ..protocols import Plan, Session, SessionPlan, Task
 from .context import Gathered
 from .job import Job
 
+Purpose = Literal["agent", "verifier"]
+
 
 @asynccontextmanager
-async def open_session(job: Job, plan: Plan, *, purpose: str, gathered: Gathered) -> AsyncIterator[Session]:
+async def open_session(
+    job: Job, plan: Plan, *, purpose: Purpose, gathered: Gathered
+) -> AsyncIterator[Session]:
     """
     Hold a provider slot and an open session while the block runs.
 
@@ -34,7 +39,8 @@ async def open_session(job: Job, plan: Plan, *, purpose: str, gathered: Gathered
         finished = False
         try:
             with anyio.move_on_after(job.execution.open_timeout_seconds) as opening:
-                async with job.components.environment.open(_session_plan(job, plan, purpose)) as session:
+                session_plan = _session_plan(job, plan, purpose, gathered)
+                async with job.components.environment.open(session_plan) as session:
                     opening.deadline = math.inf
                     yield session
                     finished = True
@@ -46,13 +52,17 @@ async def open_session(job: Job, plan: Plan, *, purpose: str, gathered: Gathered
             raise PhaseTimeoutError("open", job.execution.open_timeout_seconds)
 
 
-def _session_plan(job: Job, plan: Plan, purpose: str) -> SessionPlan:
+def _session_plan(job: Job, plan: Plan, purpose: Purpose, gathered: Gathered) -> SessionPlan:
+    network = job.components.network
     return SessionPlan(
         run_id=job.run_id,
         label=f"{plan.task.id} {purpose}",
         image=plan.image,
+        build=plan.build,
         workdir=plan.workdir,
         env=plan.env,
+        network=network.agent if purpose == "agent" else network.verifier,
+        note=gathered.note,
         keep=job.execution.keep_environment,
     )
 

@@ -9,7 +9,7 @@ import anyio
 
 from ..errors import PhaseTimeoutError, TrialError, VerifierError
 from ..logs import current_log
-from ..protocols import Grader, Outcome, Plan, SalvagingHarness, Session, Task, TaskView, Verdict
+from ..protocols import Grader, Outcome, Plan, SalvagingHarness, Session, Task, Verdict
 from .context import Gathered, MeteredModel, TrialContext, attempt_seed
 from .job import Job
 from .returned import as_outcome, as_verdict
@@ -30,6 +30,7 @@ async def run_trial(job: Job, task: Task, attempt: int, gathered: Gathered) -> V
         TrialError: Environment, endpoint or verifier failed.
     """
     plan = job.plan(task)
+    gathered.prompt = plan.task.prompt
     where = job.components.verifier_place
     async with AsyncExitStack() as stack:
         session = None
@@ -39,7 +40,8 @@ async def run_trial(job: Job, task: Task, attempt: int, gathered: Gathered) -> V
             )
             gathered.enter("prepare")
             await put_files(session, task)
-        await _run_agent(job, plan, _context(job, task, attempt, session, gathered), gathered)
+        context = _context(job, plan, task, attempt, session=session, gathered=gathered)
+        await _run_agent(job, plan, context, gathered)
         if where == "reuse":
             return await _verify(job, plan, task, gathered, session)
     # The agent's session is closed by now: it may have held the provider's last slot.
@@ -51,10 +53,12 @@ async def run_trial(job: Job, task: Task, attempt: int, gathered: Gathered) -> V
         return await _verify(job, plan, task, gathered, session)
 
 
-def _context(job: Job, task: Task, attempt: int, session: Session | None, gathered: Gathered) -> TrialContext:
+def _context(
+    job: Job, plan: Plan, task: Task, attempt: int, *, session: Session | None, gathered: Gathered
+) -> TrialContext:
     parts = job.components
     return TrialContext(
-        task=TaskView(id=task.id, prompt=task.prompt, files=task.files),
+        task=plan.task,
         attempt=attempt,
         seed=attempt_seed(job.execution.seed, task.id, attempt),
         trajectory=gathered,

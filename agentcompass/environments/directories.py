@@ -49,7 +49,7 @@ class SessionDirectory:
     def remove(self) -> None:
         """Remove the directory unless it is to be kept."""
         if self._lock is not None:
-            _remove_tree(self.path)
+            remove_tree(self.path)
             self._unlock()
 
     def _unlock(self) -> None:
@@ -99,7 +99,7 @@ def remove_abandoned(base: Path) -> None:
             continue
         directory = base / match[1]
         kill_marked(str(directory))
-        _remove_tree(directory)
+        remove_tree(directory)
         entry.unlink(missing_ok=True)
         os.close(lock)
 
@@ -127,7 +127,8 @@ def _take_lock(path: Path, flags: int) -> int | None:
     return lock
 
 
-def _remove_tree(path: Path) -> None:
+def remove_tree(path: Path) -> None:
+    """Remove a directory whatever the modes in it."""
     with suppress(OSError, RecursionError):
         shutil.rmtree(path)
     with suppress(FileNotFoundError):

@@ -11,8 +11,9 @@ from pathlib import Path, PurePosixPath
 from anyio import to_thread
 from pydantic import BaseModel, ConfigDict
 
-from ..errors import SessionFileNotFoundError, SessionLostError, SessionOpenError, TransferError
+from ..errors import ConfigError, SessionFileNotFoundError, SessionLostError, SessionOpenError, TransferError
 from ..protocols import DEFAULT_OUTPUT_BYTES, ExecResult, SessionPlan
+from ..spec.network import NetworkMode, NetworkPolicy
 
 Hook = Callable[[], Awaitable[None]]
 
@@ -30,6 +31,8 @@ class FakeParams(BaseModel):
     """Awaited before a session opens; `anyio.sleep_forever` makes it hang."""
     on_close: Hook | None = None
     """Awaited before a session closes."""
+    network_modes: list[NetworkMode] = ["public"]
+    """Which network policies it accepts; it enforces none."""
     open_failures: int = 0
     """How many openings fail, the first ones of the environment."""
     lost_at_exec: int | None = None
@@ -57,6 +60,8 @@ class FakeEnvironment:
     def __init__(self, params: FakeParams) -> None:
         self.params = params
         self.plans: list[SessionPlan] = []
+        self.facts = {"fake": "yes"}
+        self.closes = 0
         self._statistics = FakeStatistics()
 
     def statistics(self) -> FakeStatistics:
@@ -68,8 +73,14 @@ class FakeEnvironment:
         now = replace(now, **{name: getattr(now, name) + number for name, number in more.items()})
         self._statistics = replace(now, most_live=max(now.most_live, now.live))
 
-    async def check(self) -> None:
-        """Find nothing wrong."""
+    async def check(self, networks: Sequence[NetworkPolicy]) -> None:
+        """Refuse policies unless the parameters say otherwise."""
+        if any(policy.mode not in self.params.network_modes for policy in networks):
+            raise ConfigError("the fake environment was told not to enforce that network policy")
+
+    async def aclose(self) -> None:
+        """Count."""
+        self.closes += 1
 
     @asynccontextmanager
     async def open(self, plan: SessionPlan) -> AsyncIterator[FakeSession]:

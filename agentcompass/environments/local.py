@@ -29,6 +29,7 @@ from ..errors import (
     TransferError,
 )
 from ..protocols import DEFAULT_OUTPUT_BYTES, ExecResult, SessionPlan
+from ..spec.network import PUBLIC, NetworkPolicy
 from .directories import SessionDirectory, remove_abandoned, user_directory
 from .processes import Command, Supervisor, kill_marked
 from .tree import TreeCopy, read_file, write_file
@@ -81,13 +82,16 @@ class LocalEnvironment:
         self._openings = CapacityLimiter(8)
         self._transfers = CapacityLimiter(8)
 
-    async def check(self) -> None:
+    async def check(self, networks: Sequence[NetworkPolicy]) -> None:
         """
         Open a session for a try, and remove what sessions of dead engines left behind.
 
         Raises:
-            ConfigError: No session can be opened.
+            ConfigError: No session can be opened, or a policy cannot be enforced.
         """
+        for policy in networks:
+            if policy != PUBLIC:
+                raise ConfigError(f"environment 'local' cannot enforce the network policy {policy}")
         plan = SessionPlan(run_id="check", label="check")
         try:
             await to_thread.run_sync(self._remove_abandoned, limiter=self._openings)

@@ -27,6 +27,7 @@ from agentcompass import (
     ConfigError,
     ExecError,
     ExecResult,
+    NetworkPolicy,
     SessionFileNotFoundError,
     SessionLostError,
     SessionOpenError,
@@ -42,8 +43,10 @@ T = TypeVar("T")
 class ScratchEnvironment:
     """Opens temporary directories."""
 
-    async def check(self) -> None:
-        """Insist on what every session will need."""
+    async def check(self, networks: Sequence[NetworkPolicy]) -> None:
+        """Insist on what every session will need, and on no network policy: it cannot enforce any."""
+        if any(policy.mode != "public" for policy in networks):
+            raise ConfigError("environment 'scratch' cannot enforce network policies")
         if not os.access(tempfile.gettempdir(), os.W_OK):
             raise ConfigError(f"{tempfile.gettempdir()!r} is not writable; set TMPDIR")
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from anyio import fail_after, sleep, to_thread
 
+from agentcompass.environments.docker import DockerEnvironment, DockerParams
 from agentcompass.environments.local import LocalEnvironment, LocalParams
-from agentcompass.protocols import Environment, Session, SessionPlan
+from agentcompass.protocols import ClosableEnvironment, Environment, Session, SessionPlan
+
+from ..docker import daemon
 
 PLAN = SessionPlan(run_id="conformance", label="conformance", env={"FROM_PLAN": "plan"})
 
@@ -32,12 +35,14 @@ class Provider:
     An environment under test.
 
     Args:
-        environment: Builds it; what it creates on this machine goes below the given directory.
+        environment: Builds it (blocking); what it creates on this machine goes below the given directory.
+        backends: The event loops that it runs on.
         command_lines: Lists the command lines of all processes that sessions may have started (blocking).
     """
 
     name: str
     environment: Callable[[Path], Environment]
+    backends: Sequence[str] = ("asyncio", "trio")
     command_lines: Callable[[], list[str]] = _host_command_lines
 
     async def running(self, marker: str) -> list[str]:
@@ -51,18 +56,47 @@ class Provider:
                 await sleep(0.002)
 
 
-PROVIDERS = [Provider("local", lambda path: LocalEnvironment(LocalParams(root_dir=path)))]
+def _docker(path: Path) -> Environment:
+    del path  # containers leave nothing on this machine
+    if reason := daemon.reason_to_skip():
+        daemon.skip(reason)
+    return DockerEnvironment(DockerParams(image=daemon.busybox_image()))
 
 
-@pytest.fixture(params=PROVIDERS, ids=lambda provider: provider.name)
-def provider(request: pytest.FixtureRequest) -> Provider:
-    found: Provider = request.param
+PROVIDERS = [
+    Provider("local", lambda path: LocalEnvironment(LocalParams(root_dir=path))),
+    Provider("docker", _docker, backends=("asyncio",)),
+]
+_CASES = [(provider, backend) for provider in PROVIDERS for backend in provider.backends]
+
+
+@pytest.fixture(params=_CASES, ids=lambda case: f"{case[0].name}-{case[1]}")
+def case(request: pytest.FixtureRequest) -> tuple[Provider, str]:
+    """Each provider on each event loop that it runs on."""
+    found: tuple[Provider, str] = request.param
     return found
 
 
 @pytest.fixture
-def environment(provider: Provider, tmp_path: Path) -> Environment:
+def provider(case: tuple[Provider, str]) -> Provider:
+    return case[0]
+
+
+@pytest.fixture
+def anyio_backend(case: tuple[Provider, str]) -> str:
+    return case[1]
+
+
+@pytest.fixture
+def made(provider: Provider, tmp_path: Path) -> Environment:
     return provider.environment(tmp_path / "environment")
+
+
+@pytest.fixture
+async def environment(made: Environment) -> AsyncIterator[Environment]:
+    yield made
+    if isinstance(made, ClosableEnvironment):
+        await made.aclose()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from agentcompass.spec.options import (
     ConcurrencyOptions,
     ExecutionOptions,
     ModelOptions,
+    NetworkParams,
     OutputOptions,
     RunArguments,
     RuntimeOptions,
@@ -43,6 +44,7 @@ _COMPONENTS: Sequence[tuple[Kind, str]] = (
     ("harness", "oracle"),
     ("harness", "null"),
     ("environment", "local"),
+    ("environment", "docker"),
 )
 _INTRODUCTION = """\
 # Options
@@ -78,6 +80,9 @@ def _parts() -> Iterator[str]:
         yield from _arguments({name: model.model_fields[name] for name in model.__annotations__})
     yield "## Selecting tasks\n\nPart of `benchmark_params` for every benchmark.\n\n"
     yield from _fields(SelectionParams)
+    yield "## Network policies\n\nPart of `environment_params` for every environment; see [Environments]"
+    yield "(environments.md#network-policies).\n\n"
+    yield from _fields(NetworkParams)
     for kind, component_id in _COMPONENTS:
         yield from _component(kind, component_id)
     yield f"## Several requests\n\n{_LAUNCH}`OrchestrationSpec`:\n\n"
@@ -109,9 +114,17 @@ def _command_line() -> Iterator[str]:
 
 def commands() -> dict[str, click.Command]:
     """Return the commands of the command line by name."""
-    context = click.Context(main)
-    found = {name: main.get_command(context, name) for name in main.list_commands(context)}
-    return {name: command for name, command in found.items() if command is not None}
+    return dict(_commands(main, ""))
+
+
+def _commands(group: click.Group, prefix: str) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{prefix}{name} ")
+        elif command is not None:
+            yield f"{prefix}{name}", command
 
 
 def _arguments(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
@@ -153,7 +166,7 @@ def _kind(annotation: Any) -> str:
         return " or ".join(dict.fromkeys(names))
     if origin is Literal:
         return ", ".join(f"`{value}`" for value in inner)
-    if origin is list:
+    if origin in (list, tuple):
         return f"list of {_kind(inner[0])}s".replace("`s", "`")
     if origin is dict:
         return "mapping"

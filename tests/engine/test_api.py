@@ -71,13 +71,13 @@ def components() -> Iterator[None]:
         ({"benchmark": "humanevel"}, "did you mean 'humaneval'"),
         ({"harness": "orakle"}, "did you mean 'oracle'"),
         ({"environment": "locall"}, "did you mean 'local'"),
-        ({"environment": "docker"}, "use 'local'"),
+        ({"environment": "docker", "environment_params": {"imge": "x"}}, "did you mean 'image'"),
         ({"benchmark_params": {"task": 3}}, "benchmark_params.task: no such option; did you mean 'tasks'"),
         ({"harness": "chat"}, "harness 'chat' needs a model"),
         ({"harness": "chat", "model": "m"}, "base"),
         ({"harness": "chat", "model": "m", "model_api_protocol": "openai"}, "openai-chat"),
-        ({"environment_params": {"network_policy": "no-network"}}, "network_policy"),
-        ({"environment_params": {"run_network_policy": {"mode": "allowlist"}}}, "run_network_policy"),
+        ({"environment_params": {"network_policy": "none"}}, "network_policy.mode: "),
+        ({"environment_params": {"run_network_policy": {"mode": "allowlist"}}}, "the allowlist has no hosts"),
         ({"recipe_dirs": ["r"]}, "recipe_dirs: not available"),
         ({"auto_install_dependencies": True}, "auto_install_dependencies: not available"),
         ({"wrap_api_key": True}, "wrap_api_key: not available"),
@@ -205,7 +205,7 @@ def test_environment_that_cannot_open_is_refused_by_its_check(tmp_path: Path) ->
     """A provider that is down is one clear error before the run."""
 
     class Down:
-        async def check(self) -> None:
+        async def check(self, networks: object) -> None:
             raise ConfigError("the daemon is not running; start it")
 
         def open(self, plan: SessionPlan) -> Any:

@@ -75,12 +75,6 @@ def test_unknown_id_lists_what_exists() -> None:
         find_component("benchmark", "humanevel")
 
 
-def test_planned_component_says_what_to_use_instead() -> None:
-    """What a later version brings is refused clearly."""
-    with pytest.raises(ConfigError, match="use 'local'"):
-        find_component("environment", "docker")
-
-
 @pytest.mark.parametrize("swapped", [False, True])
 def test_collision_names_both_sources(swapped: bool) -> None:
     """Two classes under one id are an error in any order; the qualified name selects."""

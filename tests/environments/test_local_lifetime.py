@@ -136,7 +136,7 @@ async def test_kept_session_keeps_its_files_but_no_process(
         await session.write("evidence", b"x")
         await session.exec("setsid sleep 1000 &")
     assert await to_thread.run_sync(survivors, session) == []
-    await environment.check()
+    await environment.check([])
     assert (session.root / "work" / "evidence").read_bytes() == b"x"
     assert leftovers(root_dir) == [session.root.name]
     assert children() == 0
@@ -213,21 +213,21 @@ async def test_directory_of_somebody_else_is_not_used(environment: LocalEnvironm
     base_of(root_dir).mkdir(parents=True)
     base_of(root_dir).chmod(0o777)
     with pytest.raises(ConfigError, match="private"):
-        await environment.check()
+        await environment.check([])
     with pytest.raises(SessionOpenError, match="private"):
         async with environment.open(PLAN):
             pass
     base_of(root_dir).rmdir()
     base_of(root_dir).symlink_to("/tmp")
     with pytest.raises(ConfigError, match="private"):
-        await environment.check()
+        await environment.check([])
 
 
 async def test_unusable_root_is_a_config_error(tmp_path: Path) -> None:
     """The message names the place."""
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="file"):
-        await LocalEnvironment(LocalParams(root_dir=tmp_path / "file")).check()
+        await LocalEnvironment(LocalParams(root_dir=tmp_path / "file")).check([])
 
 
 # --- dead owners ------------------------------------------------------------------------------------
@@ -275,12 +275,12 @@ def test_killed_engine_leaves_no_process_and_its_directory_is_found(
         assert engine.stdout is not None
         root = Path(engine.stdout.readline().strip())
         processes = wait_processes(engine)
-        anyio.run(environment.check)
+        anyio.run(environment.check, [])
         assert root.exists()
         engine.kill()
         assert psutil.wait_procs(processes, timeout=5)[1] == []
     assert root.exists()
-    anyio.run(environment.check)
+    anyio.run(environment.check, [])
     assert leftovers(root_dir) == []
 
 
@@ -288,12 +288,12 @@ async def test_directory_without_our_mark_is_never_removed(
     environment: LocalEnvironment, root_dir: Path
 ) -> None:
     """Only what has a lock of ours beside it can be abandoned."""
-    await environment.check()
+    await environment.check([])
     base = base_of(root_dir)
     (base / "0123456789abcdef").mkdir()
     (base / "notes").mkdir()
     (base / "notes.lock").touch()
-    await environment.check()
+    await environment.check([])
     assert leftovers(root_dir) == ["0123456789abcdef", "notes", "notes.lock"]
 
 
@@ -301,10 +301,10 @@ async def test_link_in_place_of_a_directory_is_not_followed(
     environment: LocalEnvironment, root_dir: Path, tmp_path: Path
 ) -> None:
     """Removing an abandoned session removes nothing outside it."""
-    await environment.check()
+    await environment.check([])
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").touch()
     (base_of(root_dir) / "0123456789abcdef.lock").touch()
     (base_of(root_dir) / "0123456789abcdef").symlink_to(tmp_path / "precious")
-    await environment.check()
+    await environment.check([])
     assert (tmp_path / "precious" / "file").exists()

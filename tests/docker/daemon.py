@@ -1,0 +1,79 @@
+"""Whether there is a daemon to test with; where it must be there, its absence is a failure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+
+import anyio
+import pytest
+from aiodocker import Docker
+
+from agentcompass.environments.docker.daemon import Daemon
+from agentcompass.environments.docker.leftovers import list_resources
+from agentcompass.environments.docker.owners import this_process
+from agentcompass.errors import ConfigError
+
+from .images import busybox, busybox_archive, imported
+
+REQUIRED = "AGENTCOMPASS_REQUIRE_SANDBOXES"
+"""The environment variable with which CI says that Docker and bubblewrap tests must not be skipped."""
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[Docker]:
+    """Hold a client of the machine's daemon."""
+    daemon = await Daemon.connect("")
+    try:
+        yield daemon.docker
+    finally:
+        await daemon.aclose()
+
+
+@cache
+def reason_to_skip() -> str:
+    """Say why Docker tests cannot run here; empty if they can."""
+    if busybox() is None:
+        return "no static busybox to make an image of (apt-get install busybox-static)"
+    try:
+        anyio.run(_touch)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+async def _touch() -> None:
+    async with connected():
+        pass
+
+
+def skip(reason: str) -> None:
+    """Skip a test, or fail it where skipping is not allowed."""
+    if os.environ.get(REQUIRED):
+        pytest.fail(f"{REQUIRED} is set, but: {reason}")
+    pytest.skip(reason)
+
+
+@cache
+def busybox_image() -> str:
+    """Return the name of an image with busybox only; blocks."""
+
+    async def make() -> str:
+        async with connected() as docker:
+            return await imported(docker, "busybox", busybox_archive())
+
+    return anyio.run(make)
+
+
+def my_resources() -> set[str]:
+    """Return the names of containers and networks that this process has on the daemon; blocks."""
+
+    me = this_process()
+
+    async def find() -> set[str]:
+        async with connected() as docker:
+            return {item.name for item in await list_resources(docker) if item.owner == me}
+
+    return anyio.run(find)
