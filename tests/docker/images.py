@@ -13,9 +13,9 @@ from pathlib import Path
 from aiodocker import Docker, DockerError
 
 _APPLETS = """
-[ awk base64 cat chmod chown cmp cp cut dd echo env false find grep head id kill ln ls md5sum mkdir mkfifo mv nc
-nohup nslookup printf readlink rm sed seq setsid sh sleep sort stat tail tar test touch tr true wc
-xargs yes
+[ awk base64 cat chmod chown cmp cp cut dd echo env false find grep head id kill ln ls md5sum mkdir
+mkfifo mv nc nohup nslookup printf readlink rm sed seq setsid sh sleep sort stat tail tar test touch
+tr true wc xargs yes
 """
 """No bash, ps, pkill or timeout: sessions must do without."""
 _PASSWD = "root:x:0:0:root:/root:/bin/sh\nagent:x:1000:1000::/home/agent:/bin/sh\n"
