@@ -52,6 +52,7 @@ def serve(session: int, limits: list[tuple[int, int]]) -> None:
     """Fork a supervisor for each command that arrives, until the session socket ends."""
     connection = _socket.socket(fileno=session)
     wake = watch_children()
+    supervisors: dict[int, int] = {}  # process id to control socket
     poller = select.poll()
     poller.register(session, select.POLLIN)
     poller.register(wake, select.POLLIN)
@@ -59,14 +60,48 @@ def serve(session: int, limits: list[tuple[int, int]]) -> None:
         for fd, _ in poller.poll():
             if fd == wake:
                 read_some(wake)
-                reap()
+                report_killed(supervisors)
                 continue
             descriptors = receive_descriptors(connection)
             if not descriptors:
                 return
-            start_supervisor(session, descriptors, limits)
-            for descriptor in descriptors:
+            child = start_supervisor(session, descriptors, limits)
+            for descriptor in descriptors[1:] if child else descriptors:
                 os.close(descriptor)
+            if child:
+                supervisors[child] = descriptors[0]
+
+
+def report_killed(supervisors: dict[int, int]) -> None:
+    """Where a command has killed its own supervisor, kill what it started, and report it as killed."""
+    killed = collect(supervisors)
+    deadline = time.monotonic() + KILL_SECONDS
+    while killed and (orphans := descendants(spared=supervisors)) and time.monotonic() < deadline:
+        for number in (_signal.SIGSTOP, _signal.SIGKILL):
+            for process in orphans:
+                send_signal(process, number)
+        time.sleep(0.0005)
+        killed += collect(supervisors)
+    for control in killed:
+        report(control, "signal", _signal.SIGKILL)
+        os.close(control)
+
+
+def collect(supervisors: dict[int, int]) -> list[int]:
+    """Reap children; return the control sockets of the supervisors among them that were killed."""
+    killed = []
+    while True:
+        try:
+            child, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return killed
+        if child == 0:
+            return killed
+        control = supervisors.pop(child, None)
+        if control is not None and os.WIFSIGNALED(status):
+            killed.append(control)
+        elif control is not None:
+            os.close(control)
 
 
 def receive_descriptors(connection: _socket.socket) -> list[int]:
@@ -83,18 +118,20 @@ def receive_descriptors(connection: _socket.socket) -> list[int]:
     return found
 
 
-def start_supervisor(session: int, descriptors: list[int], limits: list[tuple[int, int]]) -> None:
+def start_supervisor(session: int, descriptors: list[int], limits: list[tuple[int, int]]) -> int:
+    """Fork the supervisor of a command; return its process id, 0 if that was not possible."""
     try:
         child = os.fork()
     except OSError as error:
         report(descriptors[0], "fork", error.errno)
-        return
+        return 0
     if child == 0:
         try:
             os.close(session)
             supervise(descriptors, limits)
         finally:
             os._exit(0)
+    return child
 
 
 def supervise(descriptors: list[int], limits: list[tuple[int, int]]) -> None:
@@ -299,10 +336,10 @@ def send_signal(process: int, number: int) -> None:
         pass  # it ended meanwhile, or became another user's
 
 
-def descendants() -> list[int]:
-    """List the ids of all processes below this one, parents first."""
-    children = children_by_parent()
-    found = list(children.get(os.getpid(), ()))
+def descendants(spared: dict[int, int] | None = None) -> list[int]:
+    """List the ids of all processes below this one, parents first, without those in ``spared`` and below."""
+    children = children_by_parent() if sys.platform == "linux" else {}
+    found = [child for child in children.get(os.getpid(), ()) if not spared or child not in spared]
     for process in found:  # grows while we go
         found += children.get(process, ())
     return found

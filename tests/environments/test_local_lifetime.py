@@ -73,11 +73,23 @@ async def test_removed_directory_is_a_lost_session(session: LocalSession) -> Non
     assert not session.root.exists()
 
 
-@pytest.mark.parametrize("ancestors", [1, 2])
-async def test_killed_supervisor_is_a_lost_session(environment: LocalEnvironment, ancestors: int) -> None:
-    """A command that kills what looks after it loses its session; even then no process stays."""
-    parent = "$(cut -d ' ' -f 4 /proc/$PPID/stat)"
-    victims = " ".join([parent, "$PPID"][-ancestors:])
+async def test_command_that_kills_its_supervisor_has_killed_itself(environment: LocalEnvironment) -> None:
+    """Its exit code says so, all that it started is gone, and other commands are not disturbed."""
+    async with environment.open(PLAN) as session:
+        await session.exec("sleep 1000 &")
+        result = await session.exec("setsid sleep 1001 & kill -9 $PPID; sleep 1002")
+        assert result.exit_code == 137
+        listed = await session.exec("ps -e -o args")
+        assert "sleep 1000" in listed.stdout
+        assert "sleep 1001" not in listed.stdout
+        assert "sleep 1002" not in listed.stdout
+    assert await to_thread.run_sync(survivors, session) == []
+    assert children() == 0
+
+
+async def test_killed_supervisors_are_a_lost_session(environment: LocalEnvironment) -> None:
+    """A command that kills all that looks after it loses its session; even then no process stays."""
+    victims = "$(cut -d ' ' -f 4 /proc/$PPID/stat) $PPID"
     async with environment.open(PLAN) as session:
         await session.exec("setsid sleep 1000 &")
         with pytest.raises(SessionLostError, match="supervisor"):
