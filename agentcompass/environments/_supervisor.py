@@ -9,8 +9,8 @@ of ``signal`` and ``socket``, whose Python halves would double the time that ope
 The engine's side is ``processes.py``. One process serves the session; per command it forks another one,
 the command's supervisor, which forks the command:
 
-- session socket, read by the first process only: one byte per command with its ``DESCRIPTORS``; its end
-  closes the session;
+- session socket, read by the first process only: ``c`` with the ``DESCRIPTORS`` of a command, or ``l``,
+  answered by a socket that listens on loopback; its end closes the session;
 - standard input, watched by every supervisor: its end closes the session too, also when the first process
   has been killed;
 - control socket, per command: the request, then from the engine ``d`` (let background children live) or
@@ -62,7 +62,10 @@ def serve(session: int, limits: list[tuple[int, int]]) -> None:
                 read_some(wake)
                 report_killed(supervisors)
                 continue
-            descriptors = receive_descriptors(connection)
+            request, descriptors = receive(connection)
+            if request == b"l":
+                send_listening_socket(connection)
+                continue
             if not descriptors:
                 return
             child = start_supervisor(session, descriptors, limits)
@@ -89,7 +92,7 @@ def report_killed(supervisors: dict[int, int]) -> None:
 
 def collect(supervisors: dict[int, int]) -> list[int]:
     """Reap children; return the control sockets of the supervisors among them that were killed."""
-    killed = []
+    killed: list[int] = []
     while True:
         try:
             child, status = os.waitpid(-1, os.WNOHANG)
@@ -104,18 +107,28 @@ def collect(supervisors: dict[int, int]) -> list[int]:
             os.close(control)
 
 
-def receive_descriptors(connection: _socket.socket) -> list[int]:
-    """Receive the descriptors for one command; none at the end of the session."""
+def receive(connection: _socket.socket) -> tuple[bytes, list[int]]:
+    """Receive a request and the descriptors for a command; neither at the end of the session."""
     size = 4 * DESCRIPTORS
     try:
         data, ancillary, _, _ = connection.recvmsg(1, _socket.CMSG_SPACE(size))
     except ConnectionError:
-        return []
+        return b"", []
     received = b"".join(content for _, _, content in ancillary) if data else b""
     found = [int.from_bytes(received[at : at + 4], sys.byteorder) for at in range(0, len(received), 4)]
     for descriptor in found:
         os.set_inheritable(descriptor, False)
-    return found
+    return data, found
+
+
+def send_listening_socket(connection: _socket.socket) -> None:
+    """Open a socket in the session's own network, for the engine to serve."""
+    listening = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(128)
+    rights = listening.fileno().to_bytes(4, sys.byteorder)
+    connection.sendmsg([b"l"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+    listening.close()
 
 
 def start_supervisor(session: int, descriptors: list[int], limits: list[tuple[int, int]]) -> int:

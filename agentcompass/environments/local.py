@@ -1,20 +1,22 @@
 """
 The ``local`` environment: sessions are private directories on this machine, their commands plain processes.
 
-It keeps sessions apart, clean and bounded, but it is no jail: a command can read and write whatever this
-user can. Only the files that the engine itself reads and writes are confined to the session's directory.
+Under bubblewrap a command sees a read-only system and its session's directory, and no other processes.
+Without it, sessions are kept apart, clean and bounded, but a command can read and write whatever this user
+can. Only the files that the engine itself reads and writes are confined to the session's directory.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
@@ -28,8 +30,11 @@ from ..errors import (
     SessionOpenError,
     TransferError,
 )
+from ..logs import current_log
 from ..protocols import DEFAULT_OUTPUT_BYTES, ExecResult, SessionPlan
 from ..spec.network import PUBLIC, NetworkPolicy
+from .background import background
+from .bubblewrap import Bubblewrap, UnusableError, find_bubblewrap
 from .directories import SessionDirectory, remove_abandoned, user_directory
 from .processes import Command, Supervisor, kill_marked
 from .tree import TreeCopy, read_file, write_file
@@ -46,6 +51,8 @@ class LocalParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
+    isolation: Literal["auto", "bubblewrap", "none"] = "auto"
+    """Whether commands are confined by bubblewrap; ``auto`` where it works, else a warning says that not."""
     root_dir: Path | None = None
     """Where the directories of sessions are created; None for the system's temporary directory."""
     env: dict[str, str] = {}
@@ -78,7 +85,10 @@ class LocalEnvironment:
     """Opens sessions on this machine."""
 
     def __init__(self, params: LocalParams) -> None:
+        self.facts: Mapping[str, str] = {}
         self._params = params
+        self._bubblewrap: Bubblewrap | None = None
+        self._settling = anyio.Lock()
         self._openings = CapacityLimiter(8)
         self._transfers = CapacityLimiter(8)
 
@@ -89,9 +99,9 @@ class LocalEnvironment:
         Raises:
             ConfigError: No session can be opened, or a policy cannot be enforced.
         """
+        await self._settle()
         for policy in networks:
-            if policy != PUBLIC:
-                raise ConfigError(f"environment 'local' cannot enforce the network policy {policy}")
+            self._require_enforceable(policy)
         plan = SessionPlan(run_id="check", label="check")
         try:
             await to_thread.run_sync(self._remove_abandoned, limiter=self._openings)
@@ -99,6 +109,32 @@ class LocalEnvironment:
                 await session.exec(["/bin/sh", "-c", "exit 0"])
         except (OSError, SessionError) as error:
             raise ConfigError(f"the local environment cannot run commands: {error}") from error
+
+    async def _settle(self) -> None:
+        """Find out, once, whether commands can be confined."""
+        async with self._settling:
+            if self.facts:
+                return
+            if self._params.isolation == "none":
+                self.facts = {"isolation": "none"}
+                return
+            try:
+                self._bubblewrap = await to_thread.run_sync(find_bubblewrap, limiter=self._openings)
+                self.facts = {"isolation": f"bubblewrap {self._bubblewrap.version}"}
+            except UnusableError as error:
+                if self._params.isolation == "bubblewrap":
+                    raise ConfigError(
+                        f"environment_params.isolation: {error}; or set it to 'none'"
+                    ) from error
+                self.facts = {"isolation": f"none ({error})"}
+                current_log().warning("commands_run_unconfined", reason=str(error))
+
+    def _require_enforceable(self, policy: NetworkPolicy) -> None:
+        if policy != PUBLIC and self._bubblewrap is None:
+            raise ConfigError(
+                f"environment 'local' cannot enforce the network policy {policy} while commands are not "
+                f"confined (isolation: {self.facts['isolation']}); use bubblewrap, docker, or public"
+            )
 
     def _remove_abandoned(self) -> None:
         remove_abandoned(user_directory(self._params.root_dir))
@@ -111,12 +147,36 @@ class LocalEnvironment:
         Raises:
             SessionOpenError: It could not be opened.
         """
-        session = LocalSession(self._params, plan, openings=self._openings, transfers=self._transfers)
+        try:
+            await self._settle()
+            self._require_enforceable(plan.network)
+        except ConfigError as error:
+            raise SessionOpenError(str(error), retryable=False) from error
+        session = LocalSession(
+            self._params, plan, self._bubblewrap, openings=self._openings, transfers=self._transfers
+        )
         try:
             await session.start()
-            yield session
+            async with _egress(session, plan):
+                yield session
         finally:
             await session.aclose()
+
+
+@asynccontextmanager
+async def _egress(session: LocalSession, plan: SessionPlan) -> AsyncIterator[None]:
+    """Give a session that may reach some hosts the way to them."""
+    if not plan.network.is_list:
+        yield
+        return
+    from .egress import EgressProxy  # on first use
+
+    listening = await session.listen()
+    host, port = listening.getsockname()
+    proxy = EgressProxy(plan.network, on_denied=lambda target: plan.note(f"network: refused {target}"))
+    session.network_variables = proxy.variables(host, port)
+    async with background(proxy.serve, listening):
+        yield
 
 
 class LocalSession:
@@ -124,6 +184,7 @@ class LocalSession:
     A directory with ``work``, ``home`` and ``tmp``, and the processes that were started in it.
 
     Args:
+        bubblewrap: Confines its commands, if given.
         openings: Limits the threads that open and close sessions.
         transfers: Limits the threads that copy files.
     """
@@ -132,12 +193,15 @@ class LocalSession:
         self,
         params: LocalParams,
         plan: SessionPlan,
+        bubblewrap: Bubblewrap | None,
         *,
         openings: CapacityLimiter,
         transfers: CapacityLimiter,
     ) -> None:
         self._params = params
         self._plan = plan
+        self._bubblewrap = bubblewrap
+        self.network_variables: Mapping[str, str] = {}
         self._openings = openings
         self._transfers = transfers
         self._directory: SessionDirectory | None = None
@@ -177,9 +241,18 @@ class LocalSession:
             self._directory = SessionDirectory(base, keep=self._plan.keep)
             for name in ("home", "tmp", self.workdir):
                 (self.root / name).mkdir(parents=True)
-            self._supervisor = Supervisor(self._params.limits())
+            self._supervisor = Supervisor(self._params.limits(), self._confinement())
         except OSError as error:
             failures.append(error)
+
+    def _confinement(self) -> list[str]:
+        if self._bubblewrap is None:
+            return []
+        return self._bubblewrap.command(self.root, own_network=self._plan.network != PUBLIC)
+
+    async def listen(self) -> socket.socket:
+        """Return a socket that listens on the loopback interface of a confined session."""
+        return await self._check_alive().listen()
 
     async def aclose(self) -> None:
         """Kill the processes and remove the directory; the second time does nothing."""
@@ -219,7 +292,13 @@ class LocalSession:
             arguments=["/bin/sh", "-c", command] if isinstance(command, str) else command,
             workdir=self.workdir,
             cwd=cwd or ".",
-            env={**self._base_env(), **self._params.env, **self._plan.env, **(env or {})},
+            env={
+                **self._base_env(),
+                **self._params.env,
+                **self._plan.env,
+                **self.network_variables,
+                **(env or {}),
+            },
         )
         try:
             return await self._check_alive().run(

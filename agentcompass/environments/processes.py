@@ -88,16 +88,17 @@ class Supervisor:
 
     Args:
         limits: Resource limits of each command: pairs of a ``resource.RLIMIT_*`` constant and its value.
+        confinement: What to run the supervisor by, if anything.
     """
 
-    def __init__(self, limits: Mapping[int, int]) -> None:
+    def __init__(self, limits: Mapping[int, int], confinement: Sequence[str] = ()) -> None:
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
         words = [f"{kind}={value}" for kind, value in limits.items()]
         options = [str(Path(__file__).parent), str(theirs.fileno()), *words]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _START, *options],
+                [*confinement, sys.executable, "-I", "-S", "-c", _START, *options],
                 pass_fds=[theirs.fileno()],
                 env={name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ},
                 stdin=subprocess.PIPE,  # nothing is written to either: each tells the end of the other side
@@ -148,6 +149,23 @@ class Supervisor:
             timed_out=timed_out,
             duration_seconds=anyio.current_time() - started,
         )
+
+    async def listen(self) -> socket.socket:
+        """
+        Have a socket opened that listens on the loopback interface of the session.
+
+        Raises:
+            SessionLostError: The supervisor is gone.
+        """
+        try:
+            self._socket.send(b"l")
+            await anyio.wait_readable(self._socket)
+            _, descriptors, _, _ = socket.recv_fds(self._socket, 1, 1)
+        except OSError as error:
+            raise SessionLostError("its supervisor was killed") from error
+        if not descriptors:
+            raise SessionLostError("its supervisor was killed")
+        return socket.socket(fileno=descriptors[0])
 
     async def stop(self) -> None:
         """Have all processes of the session killed and wait until they are gone."""

@@ -14,6 +14,7 @@ from agentcompass.environments.docker import DockerEnvironment, DockerParams
 from agentcompass.environments.local import LocalEnvironment, LocalParams
 from agentcompass.protocols import ClosableEnvironment, Environment, Session, SessionPlan
 
+from .. import sandbox
 from ..docker import daemon
 
 PLAN = SessionPlan(run_id="conformance", label="conformance", env={"FROM_PLAN": "plan"})
@@ -59,12 +60,22 @@ class Provider:
 def _docker(path: Path) -> Environment:
     del path  # containers leave nothing on this machine
     if reason := daemon.reason_to_skip():
-        daemon.skip(reason)
+        sandbox.skip(reason)
     return DockerEnvironment(DockerParams(image=daemon.busybox_image()))
 
 
+def _unconfined(path: Path) -> Environment:
+    return LocalEnvironment(LocalParams(root_dir=path, isolation="none"))
+
+
+def _confined(path: Path) -> Environment:
+    sandbox.need_bubblewrap()
+    return LocalEnvironment(LocalParams(root_dir=path, isolation="bubblewrap"))
+
+
 PROVIDERS = [
-    Provider("local", lambda path: LocalEnvironment(LocalParams(root_dir=path))),
+    Provider("local", _unconfined),
+    Provider("bubblewrap", _confined),
     Provider("docker", _docker, backends=("asyncio",)),
 ]
 _CASES = [(provider, backend) for provider in PROVIDERS for backend in provider.backends]

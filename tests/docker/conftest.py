@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from aiodocker import Docker
 
+from .. import sandbox
 from . import daemon
 from .images import busybox_archive, imported, small_archive
 from .registry import Registry, serving
@@ -22,7 +23,7 @@ def anyio_backend() -> str:
 def leaves_nothing() -> Iterator[None]:
     """Skip without a daemon; after the test no container or network of this process may be there."""
     if reason := daemon.reason_to_skip():
-        daemon.skip(reason)
+        sandbox.skip(reason)
     before = daemon.my_resources()
     yield
     assert daemon.my_resources() - before == set()

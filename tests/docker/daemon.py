@@ -1,14 +1,12 @@
-"""Whether there is a daemon to test with; where it must be there, its absence is a failure."""
+"""Whether there is a daemon to test with, and what this process has on it."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 
 import anyio
-import pytest
 from aiodocker import Docker
 
 from agentcompass.environments.docker.daemon import Daemon
@@ -17,9 +15,6 @@ from agentcompass.environments.docker.owners import this_process
 from agentcompass.errors import ConfigError
 
 from .images import busybox, busybox_archive, imported
-
-REQUIRED = "AGENTCOMPASS_REQUIRE_SANDBOXES"
-"""The environment variable with which CI says that Docker and bubblewrap tests must not be skipped."""
 
 
 @asynccontextmanager
@@ -47,13 +42,6 @@ def reason_to_skip() -> str:
 async def _touch() -> None:
     async with connected():
         pass
-
-
-def skip(reason: str) -> None:
-    """Skip a test, or fail it where skipping is not allowed."""
-    if os.environ.get(REQUIRED):
-        pytest.fail(f"{REQUIRED} is set, but: {reason}")
-    pytest.skip(reason)
 
 
 @cache

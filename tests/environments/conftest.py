@@ -24,7 +24,7 @@ def root_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(root_dir: Path) -> LocalEnvironment:
-    return LocalEnvironment(LocalParams(root_dir=root_dir))
+    return LocalEnvironment(LocalParams(root_dir=root_dir, isolation="none"))
 
 
 @pytest.fixture

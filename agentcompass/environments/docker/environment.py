@@ -21,7 +21,7 @@ from anyio import CapacityLimiter, to_thread
 from ...errors import ConfigError, SessionError, SessionOpenError
 from ...protocols import ImageBuild, SessionPlan
 from ...spec.network import NetworkPolicy
-from .background import background
+from ..background import background
 from .daemon import FAILURES, Daemon
 from .exec import Commands
 from .finish import finish_if_cancelled

