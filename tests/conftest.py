@@ -21,6 +21,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return backend
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what tests cache out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def guard_event_loop() -> Iterator[BlockBuster]:
     """Fail a test that blocks the event loop."""

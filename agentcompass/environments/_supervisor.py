@@ -10,7 +10,8 @@ The engine's side is ``processes.py``. One process serves the session; per comma
 the command's supervisor, which forks the command:
 
 - session socket, read by the first process only: ``c`` with the ``DESCRIPTORS`` of a command, or ``l``,
-  answered by a socket that listens on loopback; its end closes the session;
+  answered by a socket that listens on loopback, or ``r``, answered by the root of the session's files; its
+  end closes the session;
 - standard input, watched by every supervisor: its end closes the session too, also when the first process
   has been killed;
 - control socket, per command: the request, then from the engine ``d`` (let background children live) or
@@ -33,22 +34,23 @@ import time
 
 DESCRIPTORS = 6
 """Control socket, both ends of the pipes for standard output and error, end to read standard input from."""
+CAPABILITY_VERSION_3 = 0x20080522.to_bytes(4, sys.byteorder)
 KILL_SECONDS = 5.0
 """How long to go on killing processes that do not die."""
 
 
 def main() -> None:
-    session = int(sys.argv[1])
-    limits = [(int(kind), int(value)) for kind, value in (word.split("=") for word in sys.argv[2:])]
+    session, root = int(sys.argv[1]), sys.argv[2]
+    limits = [(int(kind), int(value)) for kind, value in (word.split("=") for word in sys.argv[3:])]
     os.set_inheritable(session, False)
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
         _signal.signal(number, _signal.SIG_IGN)
     become_subreaper()
-    serve(session, limits)
+    serve(session, root, limits)
     os._exit(0 if kill_descendants() else 1)
 
 
-def serve(session: int, limits: list[tuple[int, int]]) -> None:
+def serve(session: int, root: str, limits: list[tuple[int, int]]) -> None:
     """Fork a supervisor for each command that arrives, until the session socket ends."""
     connection = _socket.socket(fileno=session)
     wake = watch_children()
@@ -66,9 +68,12 @@ def serve(session: int, limits: list[tuple[int, int]]) -> None:
             if request == b"l":
                 send_listening_socket(connection)
                 continue
+            if request == b"r":
+                send_root(connection, root)
+                continue
             if not descriptors:
                 return
-            child = start_supervisor(session, descriptors, limits)
+            child = start_supervisor(session, descriptors, root, limits)
             for descriptor in descriptors[1:] if child else descriptors:
                 os.close(descriptor)
             if child:
@@ -126,12 +131,23 @@ def send_listening_socket(connection: _socket.socket) -> None:
     listening = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     listening.bind(("127.0.0.1", 0))
     listening.listen(128)
-    rights = listening.fileno().to_bytes(4, sys.byteorder)
-    connection.sendmsg([b"l"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+    send_descriptor(connection, listening.fileno())
     listening.close()
 
 
-def start_supervisor(session: int, descriptors: list[int], limits: list[tuple[int, int]]) -> int:
+def send_root(connection: _socket.socket, root: str) -> None:
+    """Open the root of the session's files, for the engine to read and write them."""
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    send_descriptor(connection, directory)
+    os.close(directory)
+
+
+def send_descriptor(connection: _socket.socket, descriptor: int) -> None:
+    rights = descriptor.to_bytes(4, sys.byteorder)
+    connection.sendmsg([b"d"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+
+
+def start_supervisor(session: int, descriptors: list[int], root: str, limits: list[tuple[int, int]]) -> int:
     """Fork the supervisor of a command; return its process id, 0 if that was not possible."""
     try:
         child = os.fork()
@@ -141,13 +157,13 @@ def start_supervisor(session: int, descriptors: list[int], limits: list[tuple[in
     if child == 0:
         try:
             os.close(session)
-            supervise(descriptors, limits)
+            supervise(descriptors, root, limits)
         finally:
             os._exit(0)
     return child
 
 
-def supervise(descriptors: list[int], limits: list[tuple[int, int]]) -> None:
+def supervise(descriptors: list[int], root: str, limits: list[tuple[int, int]]) -> None:
     """Run one command: report how it ends, and look after what it leaves behind."""
     control, out_read, out_write, err_read, err_write, stdin = descriptors
     request = read_request(control)
@@ -155,6 +171,8 @@ def supervise(descriptors: list[int], limits: list[tuple[int, int]]) -> None:
     wake = watch_children()
     try:
         stage = "gone"
+        if root:
+            os.chroot(root)
         os.chdir(request[0])
         stage = "cwd"
         os.chdir(request[1])
@@ -164,7 +182,7 @@ def supervise(descriptors: list[int], limits: list[tuple[int, int]]) -> None:
         report(control, stage, error.errno)
         return
     if command == 0:
-        run_command(request[2:], (stdin, out_write, err_write), limits)
+        run_command(request[2:], (stdin, out_write, err_write), limits, confined=bool(root))
     os.chdir("/")
     for descriptor in (stdin, out_write, err_write):
         os.close(descriptor)
@@ -237,7 +255,9 @@ def report(control: int, kind: str, number: int | None) -> None:
         pass  # the engine is gone; the end of the sockets says the rest
 
 
-def run_command(fields: list[bytes], streams: tuple[int, ...], limits: list[tuple[int, int]]) -> None:
+def run_command(
+    fields: list[bytes], streams: tuple[int, ...], limits: list[tuple[int, int]], *, confined: bool
+) -> None:
     """Become the command; never returns."""
     count = int(fields[0])
     arguments = fields[1 : count + 1]
@@ -247,6 +267,8 @@ def run_command(fields: list[bytes], streams: tuple[int, ...], limits: list[tupl
         for number, descriptor in enumerate(streams):
             os.dup2(descriptor, number)
         reset_process(limits)
+        if confined:
+            drop_capabilities()
         execute(arguments, environment)
     except OSError as error:
         message = b"%s: %s\n" % (arguments[0], (error.strerror or "cannot be run").encode())
@@ -268,6 +290,15 @@ def reset_process(limits: list[tuple[int, int]]) -> None:
         hard = resource.getrlimit(kind)[1]
         value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(kind, (value, value))
+
+
+def drop_capabilities() -> None:
+    """Give up what the supervisor may do and a command must not: it could leave its root by it."""
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    libc.prctl(47, 4, 0, 0, 0)  # PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL
+    libc.capset(CAPABILITY_VERSION_3 + bytes(4), bytes(24))
 
 
 def execute(arguments: list[bytes], environment: dict[bytes, bytes]) -> None:

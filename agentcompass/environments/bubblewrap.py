@@ -12,6 +12,8 @@ from pathlib import Path
 
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt", "nix")
 """Directories below / that sessions see, read-only."""
+ROOT = "/.root"
+"""Where the supervisor sees the root file system of a session; its commands see it at /."""
 _TRY_SECONDS = 20.0
 _OVERLAY_VERSION = (0, 11)
 _WAY_OUT = "install it (apt-get install bubblewrap, or pip install 'agentcompass[sandbox]')"
@@ -39,24 +41,27 @@ class Bubblewrap:
         """Whether it can lay changes over a root file system."""
         return tuple(int(part) for part in self.version.split(".")[:2]) >= _OVERLAY_VERSION
 
-    def command(self, session: Path, *, own_network: bool) -> list[str]:
+    def command(self, session: Path, *, own_network: bool, root: Path | None = None) -> list[str]:
         """
         Return what runs a command line in confinement, as process 1 of its session.
 
         Args:
             session: The session's directory, seen at the same path; all that can be written to.
             own_network: Whether there is no network but a loopback interface of its own.
+            root: A root file system, shown at ``ROOT``; its changes lie in the session's directory.
         """
         return [
             self.program,
             *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
             *(["--unshare-net"] if own_network else []),
             *("--as-pid-1", "--cap-drop", "ALL"),
+            *(["--uid", "0", "--gid", "0", "--cap-add", "CAP_SYS_CHROOT"] if root else []),
             *_system(),
             *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/var/tmp"),  # noqa: S108
             *_interpreter(),
             *([] if own_network else _resolver()),
             *("--bind", str(session), str(session)),
+            *(_root(root, session, own_network=own_network) if root else []),
             "--",
         ]
 
@@ -68,6 +73,14 @@ def _system() -> Iterator[str]:
             yield from ("--symlink", str(path.readlink()), str(path))
         elif path.is_dir():
             yield from ("--ro-bind", str(path), str(path))
+
+
+def _root(root: Path, session: Path, *, own_network: bool) -> Iterator[str]:
+    yield from ("--overlay-src", str(root))
+    yield from ("--overlay", str(session / "changes"), str(session / "overlay"), ROOT)
+    yield from ("--proc", f"{ROOT}/proc", "--dev", f"{ROOT}/dev")
+    if not own_network:
+        yield from ("--ro-bind", "/etc/resolv.conf", f"{ROOT}/etc/resolv.conf")
 
 
 def _interpreter() -> Iterator[str]:

@@ -9,6 +9,7 @@ can. Only the files that the engine itself reads and writes are confined to the 
 from __future__ import annotations
 
 import os
+import posixpath
 import resource
 import socket
 import sys
@@ -16,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
@@ -25,7 +26,6 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from ..errors import (
     ConfigError,
     SessionError,
-    SessionFileNotFoundError,
     SessionLostError,
     SessionOpenError,
     TransferError,
@@ -34,14 +34,18 @@ from ..logs import current_log
 from ..protocols import DEFAULT_OUTPUT_BYTES, ExecResult, SessionPlan
 from ..spec.network import PUBLIC, NetworkPolicy
 from .background import background
-from .bubblewrap import Bubblewrap, UnusableError, find_bubblewrap
+from .bubblewrap import ROOT, Bubblewrap, UnusableError, find_bubblewrap
 from .directories import SessionDirectory, remove_abandoned, user_directory
+from .places import DirectoryPlaces, Places, RootPlaces, real_path
 from .processes import Command, Supervisor, kill_marked
-from .tree import TreeCopy, read_file, write_file
+from .root_file_systems import root_directory
+from .tree import TreeCopy, place_of, read_file, write_file
 
 _CLOSE_SECONDS = 15.0
 """How long closing a session may take before the rest of it is left to a thread and to later runs."""
 _MEGABYTE = 1024 * 1024
+_WORKDIR_IN_ROOT = "/workspace"
+_PATH_IN_ROOT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 T = TypeVar("T")
 
@@ -53,6 +57,8 @@ class LocalParams(BaseModel):
 
     isolation: Literal["auto", "bubblewrap", "none"] = "auto"
     """Whether commands are confined by bubblewrap; ``auto`` where it works, else a warning says that not."""
+    root: Path | None = None
+    """A root file system, a directory or a tar archive, that each session has a copy of; needs bubblewrap."""
     root_dir: Path | None = None
     """Where the directories of sessions are created; None for the system's temporary directory."""
     env: dict[str, str] = {}
@@ -87,7 +93,7 @@ class LocalEnvironment:
     def __init__(self, params: LocalParams) -> None:
         self.facts: Mapping[str, str] = {}
         self._params = params
-        self._bubblewrap: Bubblewrap | None = None
+        self._confinement: Confinement | None = None
         self._settling = anyio.Lock()
         self._openings = CapacityLimiter(8)
         self._transfers = CapacityLimiter(8)
@@ -115,22 +121,37 @@ class LocalEnvironment:
         async with self._settling:
             if self.facts:
                 return
-            if self._params.isolation == "none":
+            if self._params.isolation == "none" and self._params.root is None:
                 self.facts = {"isolation": "none"}
                 return
             try:
-                self._bubblewrap = await to_thread.run_sync(find_bubblewrap, limiter=self._openings)
-                self.facts = {"isolation": f"bubblewrap {self._bubblewrap.version}"}
+                self._confinement = await to_thread.run_sync(self._confine, limiter=self._openings)
+                self.facts = {"isolation": f"bubblewrap {self._confinement.bubblewrap.version}"}
             except UnusableError as error:
-                if self._params.isolation == "bubblewrap":
-                    raise ConfigError(
-                        f"environment_params.isolation: {error}; or set it to 'none'"
-                    ) from error
+                self._require_no_confinement(error)
                 self.facts = {"isolation": f"none ({error})"}
                 current_log().warning("commands_run_unconfined", reason=str(error))
 
+    def _confine(self) -> Confinement:
+        root = self._params.root
+        if root is not None and self._params.isolation == "none":
+            raise UnusableError("it needs bubblewrap, but isolation is 'none'")
+        bubblewrap = find_bubblewrap()
+        if root is not None and not bubblewrap.has_overlays:
+            raise UnusableError(
+                f"it needs bubblewrap 0.11 or later, but {bubblewrap.program} is {bubblewrap.version}; "
+                "pip install 'agentcompass[sandbox]'"
+            )
+        return Confinement(bubblewrap, root and root_directory(root))
+
+    def _require_no_confinement(self, error: UnusableError) -> None:
+        if self._params.root is not None:
+            raise ConfigError(f"environment_params.root: {error}") from error
+        if self._params.isolation == "bubblewrap":
+            raise ConfigError(f"environment_params.isolation: {error}; or set it to 'none'") from error
+
     def _require_enforceable(self, policy: NetworkPolicy) -> None:
-        if policy != PUBLIC and self._bubblewrap is None:
+        if policy != PUBLIC and self._confinement is None:
             raise ConfigError(
                 f"environment 'local' cannot enforce the network policy {policy} while commands are not "
                 f"confined (isolation: {self.facts['isolation']}); use bubblewrap, docker, or public"
@@ -153,7 +174,7 @@ class LocalEnvironment:
         except ConfigError as error:
             raise SessionOpenError(str(error), retryable=False) from error
         session = LocalSession(
-            self._params, plan, self._bubblewrap, openings=self._openings, transfers=self._transfers
+            self._params, plan, self._confinement, openings=self._openings, transfers=self._transfers
         )
         try:
             await session.start()
@@ -161,6 +182,13 @@ class LocalEnvironment:
                 yield session
         finally:
             await session.aclose()
+
+
+class Confinement(NamedTuple):
+    """How the sessions of an environment are confined; ``root`` is what they see as /, if not this system."""
+
+    bubblewrap: Bubblewrap
+    root: Path | None
 
 
 @asynccontextmanager
@@ -184,7 +212,7 @@ class LocalSession:
     A directory with ``work``, ``home`` and ``tmp``, and the processes that were started in it.
 
     Args:
-        bubblewrap: Confines its commands, if given.
+        confinement: Confines its commands, if given.
         openings: Limits the threads that open and close sessions.
         transfers: Limits the threads that copy files.
     """
@@ -193,14 +221,16 @@ class LocalSession:
         self,
         params: LocalParams,
         plan: SessionPlan,
-        bubblewrap: Bubblewrap | None,
+        confinement: Confinement | None,
         *,
         openings: CapacityLimiter,
         transfers: CapacityLimiter,
     ) -> None:
         self._params = params
         self._plan = plan
-        self._bubblewrap = bubblewrap
+        self._confinement = confinement
+        self._has_root = confinement is not None and confinement.root is not None
+        self._places: Places | None = None
         self.network_variables: Mapping[str, str] = {}
         self._openings = openings
         self._transfers = transfers
@@ -217,12 +247,14 @@ class LocalSession:
     @property
     def workdir(self) -> str:
         """Absolute path where commands start."""
+        if self._has_root:
+            return posixpath.normpath(posixpath.join(_WORKDIR_IN_ROOT, self._plan.workdir))
         return str(self.root / "work" / self._plan.workdir)
 
     async def start(self) -> None:
         """Create the directory and start the supervisor."""
         wanted = PurePosixPath(self._plan.workdir)
-        if wanted.is_absolute() or ".." in wanted.parts:
+        if not self._has_root and (wanted.is_absolute() or ".." in wanted.parts):
             reason = "the local environment takes only a working directory inside the session's own"
             raise SessionOpenError(f"{reason}, not {self._plan.workdir!r}", retryable=False)
         failures: list[OSError] = []
@@ -231,6 +263,17 @@ class LocalSession:
         if failures:
             raise SessionOpenError(f"no local session could be opened: {failures[0]}") from failures[0]
         self._lost = ""
+        if self._has_root:
+            await self._enter_root()
+
+    async def _enter_root(self) -> None:
+        """Get hold of the files as the commands will see them."""
+        try:
+            descriptor = await self._check_alive().open_root()
+        except SessionLostError as error:
+            raise SessionOpenError("bubblewrap could not set up the session's root file system") from error
+        self._places = places = RootPlaces(descriptor, self.workdir)
+        await to_thread.run_sync(places.make_workdir, limiter=self._openings)
 
     async def _in_thread(self, work: Callable[[], None]) -> None:
         await to_thread.run_sync(work, limiter=self._openings)
@@ -239,16 +282,20 @@ class LocalSession:
         try:
             base = user_directory(self._params.root_dir)
             self._directory = SessionDirectory(base, keep=self._plan.keep)
-            for name in ("home", "tmp", self.workdir):
+            for name in ("changes", "overlay") if self._has_root else ("home", "tmp", self.workdir):
                 (self.root / name).mkdir(parents=True)
-            self._supervisor = Supervisor(self._params.limits(), self._confinement())
+            if not self._has_root:
+                self._places = DirectoryPlaces(self.root, self.workdir)
+            root = ROOT if self._has_root else ""
+            self._supervisor = Supervisor(self._params.limits(), self._wrapping(), root=root)
         except OSError as error:
             failures.append(error)
 
-    def _confinement(self) -> list[str]:
-        if self._bubblewrap is None:
+    def _wrapping(self) -> list[str]:
+        if self._confinement is None:
             return []
-        return self._bubblewrap.command(self.root, own_network=self._plan.network != PUBLIC)
+        bubblewrap, root = self._confinement
+        return bubblewrap.command(self.root, own_network=self._plan.network != PUBLIC, root=root)
 
     async def listen(self) -> socket.socket:
         """Return a socket that listens on the loopback interface of a confined session."""
@@ -266,6 +313,8 @@ class LocalSession:
             await to_thread.run_sync(dispose, abandon_on_cancel=True, limiter=self._openings)
 
     def _dispose(self) -> None:
+        if isinstance(self._places, RootPlaces):
+            self._places.close()
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is not None and not supervisor.close():
             kill_marked(str(self.root))
@@ -309,72 +358,72 @@ class LocalSession:
             raise
 
     def _base_env(self) -> dict[str, str]:
-        return {
-            "PATH": _search_path(),
-            "LANG": "C.UTF-8",
-            "LC_ALL": "C.UTF-8",
-            "TERM": "dumb",
-            "HOME": str(self.root / "home"),
-            "TMPDIR": str(self.root / "tmp"),
-        }
+        common = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TERM": "dumb"}
+        if self._has_root:
+            return {"PATH": _PATH_IN_ROOT, **common, "HOME": "/root"}
+        own = {"HOME": str(self.root / "home"), "TMPDIR": str(self.root / "tmp")}
+        return {"PATH": _search_path(), **common, **own}
 
     async def read(self, path: str, *, max_bytes: int = DEFAULT_OUTPUT_BYTES) -> bytes:
         """Read a file; see ``Session.read``."""
-        return await self._transfer(path, lambda: read_file(self._existing(path), max_bytes=max_bytes))
+
+        def read(places: Places) -> bytes:
+            with places.existing(path) as place:
+                return read_file(place, max_bytes=max_bytes)
+
+        return await self._transfer(path, read)
 
     async def write(self, path: str, data: bytes, *, executable: bool = False) -> None:
-        """Write a file; see ``Session.write``. A symbolic link inside the session is followed."""
-        mode = 0o755 if executable else 0o644
-        await self._transfer(path, lambda: write_file(self._inside(path), data, mode=mode))
+        """Write a file; see ``Session.write``."""
+
+        def write(places: Places) -> None:
+            with places.new(path) as place:
+                write_file(place, data, mode=0o755 if executable else 0o644)
+
+        await self._transfer(path, write)
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a file or a tree to ``target``, the name of the copy; see ``TreeCopy``."""
         tree = TreeCopy(from_session=False, checkpoint=from_thread.check_cancelled)
-        await self._transfer(target, lambda: tree.copy(_on_host(source), self._inside(target)))
+
+        def upload(places: Places) -> None:
+            with place_of(_on_host(source)) as origin, places.new(target) as goal:
+                tree.copy(origin, goal)
+
+        await self._transfer(target, upload)
 
     async def download(self, source: str, target: Path) -> None:
         """Copy a file or a tree to ``target``, the name of the copy; see ``TreeCopy``."""
         tree = TreeCopy(from_session=True, checkpoint=from_thread.check_cancelled)
-        await self._transfer(source, lambda: tree.copy(self._existing(source), _resolve(target)))
 
-    async def _transfer(self, path: str, work: Callable[[], T]) -> T:
+        def download(places: Places) -> None:
+            with places.existing(source) as origin, place_of(real_path(target), make_parents=True) as goal:
+                tree.copy(origin, goal)
+
+        await self._transfer(source, download)
+
+    async def _transfer(self, path: str, work: Callable[[Places], T]) -> T:
         self._check_alive()
         return await to_thread.run_sync(self._translate_errors, path, work, limiter=self._transfers)
 
-    def _translate_errors(self, path: str, work: Callable[[], T]) -> T:
-        if not Path(self.workdir).is_dir():
+    def _translate_errors(self, path: str, work: Callable[[Places], T]) -> T:
+        assert self._places is not None
+        if self._places.is_gone():
             self._lost = self._lost or "directory removed"
             raise SessionLostError(self._lost)
         try:
-            return work()
+            return work(self._places)
         except OSError as error:
             raise TransferError(path, f"{error.strerror} ({error.filename})") from error
         except ValueError as error:  # a NUL character, or a surrogate that stands for no byte
             raise TransferError(path, "no file can have this name") from error
 
-    def _inside(self, path: str) -> Path:
-        """Resolve a path of the session, links included, and insist that it lies in its directory."""
-        resolved = _resolve(Path(self.workdir) / path)
-        if not resolved.is_relative_to(self.root):
-            raise TransferError(path, "outside the session's directory")
-        return resolved
-
-    def _existing(self, path: str) -> Path:
-        resolved = self._inside(path)
-        if not os.path.lexists(resolved):
-            raise SessionFileNotFoundError(path)
-        return resolved
-
 
 def _on_host(source: Path) -> Path:
-    resolved = _resolve(source)
+    resolved = real_path(source)
     if not os.path.lexists(resolved):
         raise TransferError(str(source), "no such file on this machine")
     return resolved
-
-
-def _resolve(path: Path) -> Path:
-    return Path(os.path.realpath(path))  # unlike `Path.resolve`, it takes a loop of links without an error
 
 
 def _search_path() -> str:

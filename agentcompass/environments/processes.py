@@ -89,13 +89,14 @@ class Supervisor:
     Args:
         limits: Resource limits of each command: pairs of a ``resource.RLIMIT_*`` constant and its value.
         confinement: What to run the supervisor by, if anything.
+        root: The directory that commands see as /, by the supervisor's own view; empty for its own.
     """
 
-    def __init__(self, limits: Mapping[int, int], confinement: Sequence[str] = ()) -> None:
+    def __init__(self, limits: Mapping[int, int], confinement: Sequence[str] = (), *, root: str = "") -> None:
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
         words = [f"{kind}={value}" for kind, value in limits.items()]
-        options = [str(Path(__file__).parent), str(theirs.fileno()), *words]
+        options = [str(Path(__file__).parent), str(theirs.fileno()), root, *words]
         try:
             self._process = subprocess.Popen(
                 [*confinement, sys.executable, "-I", "-S", "-c", _START, *options],
@@ -157,15 +158,28 @@ class Supervisor:
         Raises:
             SessionLostError: The supervisor is gone.
         """
+        return socket.socket(fileno=await self._ask(b"l"))
+
+    async def open_root(self) -> int:
+        """
+        Have the root that commands see opened.
+
+        Raises:
+            SessionLostError: The supervisor is gone.
+        """
+        return await self._ask(b"r")
+
+    async def _ask(self, question: bytes) -> int:
+        """Ask the first process for a descriptor; only while no command is being started."""
         try:
-            self._socket.send(b"l")
+            self._socket.send(question)
             await anyio.wait_readable(self._socket)
             _, descriptors, _, _ = socket.recv_fds(self._socket, 1, 1)
         except OSError as error:
             raise SessionLostError("its supervisor was killed") from error
         if not descriptors:
             raise SessionLostError("its supervisor was killed")
-        return socket.socket(fileno=descriptors[0])
+        return descriptors[0]
 
     async def stop(self) -> None:
         """Have all processes of the session killed and wait until they are gone."""

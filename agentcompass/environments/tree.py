@@ -1,7 +1,7 @@
 """
 Read, write and copy files of a session's directory, byte for byte and never through a symbolic link.
 
-Blocking; the paths that come in are resolved already, further names are opened relative to their directory.
+Blocking; what comes in is a name in an open directory, and further names are opened relative to theirs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from ..errors import TransferError
 
@@ -23,6 +24,22 @@ _MAX_DEPTH = 100
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 """Not blocking, because it may turn out to be a pipe that nobody writes to."""
+
+
+class Place(NamedTuple):
+    """A name, which need not exist, in an open directory."""
+
+    directory: int
+    name: str
+
+
+@contextmanager
+def place_of(path: Path, *, make_parents: bool = False) -> Iterator[Place]:
+    """Open the directory of a path of this machine, links in which are resolved already."""
+    if make_parents:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with _opened(path.parent, _DIRECTORY) as directory:
+        yield Place(directory, path.name)
 
 
 def stays_inside(link: str, depth: int) -> bool:
@@ -38,29 +55,27 @@ def stays_inside(link: str, depth: int) -> bool:
     return not link.startswith("/") and ups <= depth and ".." not in parts[ups:]
 
 
-def read_file(path: Path, *, max_bytes: int) -> bytes:
+def read_file(place: Place, *, max_bytes: int) -> bytes:
     """
     Read a regular file.
 
     Raises:
         TransferError: It is something else, or too large.
     """
-    with _opened(path, _FILE, unlock=True) as descriptor:
+    with _opened(place.name, _FILE, parent=place.directory, unlock=True) as descriptor:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise TransferError(str(path), "not a regular file")
+            raise TransferError(place.name, "not a regular file")
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
-        raise TransferError(str(path), f"larger than {max_bytes} bytes")
+        raise TransferError(place.name, f"larger than {max_bytes} bytes")
     return data
 
 
-def write_file(path: Path, data: bytes, *, mode: int) -> None:
-    """Write a file, parents included, so that nobody ever sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write_file(place: Place, data: bytes, *, mode: int) -> None:
+    """Write a file so that nobody ever sees half of it."""
     with (
-        _opened(path.parent, _DIRECTORY) as directory,
-        _new_file(path.name, directory, mode=mode) as descriptor,
+        _new_file(place.name, place.directory, mode=mode) as descriptor,
         open(descriptor, "wb", closefd=False) as file,
     ):
         file.write(data)
@@ -83,20 +98,18 @@ class TreeCopy:
     from_session: bool
     checkpoint: Callable[[], None]
 
-    def copy(self, source: Path, target: Path) -> None:
+    def copy(self, source: Place, target: Place) -> None:
         """
-        Copy ``source`` to the path ``target``, whose parents are created.
+        Copy ``source`` to ``target``.
 
         Raises:
             TransferError: The source is neither file nor directory, or is nested too deeply.
             OSError: Something stands in the way.
         """
-        mode = source.lstat().st_mode
+        mode = os.stat(source.name, dir_fd=source.directory, follow_symlinks=False).st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise TransferError(str(source), "neither a file nor a directory")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _opened(source.parent, _DIRECTORY) as origin, _opened(target.parent, _DIRECTORY) as goal:
-            self._entry(source.name, origin, target.name, goal, depth=-1)
+            raise TransferError(source.name, "neither a file nor a directory")
+        self._entry(source.name, source.directory, target.name, target.directory, depth=-1)
 
     def _entry(self, name: str, origin: int, new_name: str, goal: int, *, depth: int) -> None:
         """Copy one entry of the directory ``origin`` into the directory ``goal``."""

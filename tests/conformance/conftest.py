@@ -16,6 +16,7 @@ from agentcompass.protocols import ClosableEnvironment, Environment, Session, Se
 
 from .. import sandbox
 from ..docker import daemon
+from ..docker.images import busybox_root
 
 PLAN = SessionPlan(run_id="conformance", label="conformance", env={"FROM_PLAN": "plan"})
 
@@ -73,9 +74,15 @@ def _confined(path: Path) -> Environment:
     return LocalEnvironment(LocalParams(root_dir=path, isolation="bubblewrap"))
 
 
+def _in_root(path: Path) -> Environment:
+    sandbox.need_bubblewrap(overlays=True)
+    return LocalEnvironment(LocalParams(root_dir=path, root=busybox_root(path.parent)))
+
+
 PROVIDERS = [
     Provider("local", _unconfined),
     Provider("bubblewrap", _confined),
+    Provider("root", _in_root),
     Provider("docker", _docker, backends=("asyncio",)),
 ]
 _CASES = [(provider, backend) for provider in PROVIDERS for backend in provider.backends]

@@ -46,6 +46,13 @@ def busybox_archive() -> bytes:
     return stream.getvalue()
 
 
+def busybox_root(directory: Path) -> Path:
+    """Write that root file system as an archive and return its path; blocks."""
+    path = directory / "root.tar"
+    path.write_bytes(busybox_archive())
+    return path
+
+
 def small_archive() -> bytes:
     """Return a root file system without any program."""
     stream = io.BytesIO()

@@ -7,11 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from agentcompass.environments.tree import TreeCopy, read_file, stays_inside
+from agentcompass.environments.tree import TreeCopy, place_of, read_file, stays_inside
 from agentcompass.errors import TransferError
 
 DOWN = TreeCopy(from_session=True, checkpoint=lambda: None)
 UP = TreeCopy(from_session=False, checkpoint=lambda: None)
+
+
+def copy(tree: TreeCopy, source: Path, target: Path) -> None:
+    with place_of(source) as origin, place_of(target, make_parents=True) as goal:
+        tree.copy(origin, goal)
+
+
+def read(path: Path) -> bytes:
+    with place_of(path) as place:
+        return read_file(place, max_bytes=100)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +54,7 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
         file.seek(1_000_000_000)
         file.write(b"middle")
         file.truncate(3_000_000_000)
-    UP.copy(tmp_path / "sparse", tmp_path / "copy")
+    copy(UP, tmp_path / "sparse", tmp_path / "copy")
     status = (tmp_path / "copy").stat()
     assert status.st_size == 3_000_000_000
     assert status.st_blocks * 512 < 1_000_000
@@ -58,9 +68,8 @@ def test_large_file_is_copied_in_pieces(tmp_path: Path) -> None:
     data = os.urandom(1_000_003) * 5
     (tmp_path / "large").write_bytes(data)
     checks: list[None] = []
-    TreeCopy(from_session=True, checkpoint=lambda: checks.append(None)).copy(
-        tmp_path / "large", tmp_path / "copy"
-    )
+    tree = TreeCopy(from_session=True, checkpoint=lambda: checks.append(None))
+    copy(tree, tmp_path / "large", tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == data
     assert len(checks) >= 5
 
@@ -75,10 +84,9 @@ def test_stopped_copy_leaves_no_part_of_a_file(tmp_path: Path) -> None:
     def stop_at_the_fourth() -> None:
         next(calls)
 
+    tree = TreeCopy(from_session=True, checkpoint=stop_at_the_fourth)
     with pytest.raises(StopIteration):
-        TreeCopy(from_session=True, checkpoint=stop_at_the_fourth).copy(
-            tmp_path / "large", tmp_path / "target" / "copy"
-        )
+        copy(tree, tmp_path / "large", tmp_path / "target" / "copy")
     assert [path.read_bytes() for path in (tmp_path / "target").iterdir()] == [b"old"]
 
 
@@ -89,12 +97,12 @@ def test_files_that_a_session_closed_are_still_collected(unprivileged_dir: Path)
     (source / "closed" / "file").write_bytes(b"evidence")
     (source / "closed" / "file").chmod(0)
     (source / "closed").chmod(0)
-    DOWN.copy(source, unprivileged_dir / "copy")
+    copy(DOWN, source, unprivileged_dir / "copy")
     for root in (source, unprivileged_dir / "copy"):
         assert (root / "closed").stat().st_mode & 0o777 == 0
         (root / "closed").chmod(0o700)
         assert (root / "closed" / "file").stat().st_mode & 0o777 == 0
-        assert read_file(root / "closed" / "file", max_bytes=100) == b"evidence"
+        assert read(root / "closed" / "file") == b"evidence"
 
 
 def test_files_of_this_machine_are_not_opened_against_their_mode(unprivileged_dir: Path) -> None:
@@ -102,14 +110,14 @@ def test_files_of_this_machine_are_not_opened_against_their_mode(unprivileged_di
     (unprivileged_dir / "source").mkdir()
     (unprivileged_dir / "source" / "closed").touch(0)
     with pytest.raises(PermissionError):
-        UP.copy(unprivileged_dir / "source", unprivileged_dir / "copy")
+        copy(UP, unprivileged_dir / "source", unprivileged_dir / "copy")
 
 
 def test_too_deep_tree_is_an_error(tmp_path: Path) -> None:
     """Refused before descriptors or the stack run out."""
     (tmp_path / "source" / "/".join("d" * 150)).mkdir(parents=True)
     with pytest.raises(TransferError, match="deeper"):
-        DOWN.copy(tmp_path / "source", tmp_path / "copy")
+        copy(DOWN, tmp_path / "source", tmp_path / "copy")
 
 
 def test_links_of_an_upload_are_copied_as_they_are(tmp_path: Path) -> None:
@@ -117,6 +125,6 @@ def test_links_of_an_upload_are_copied_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "absolute").symlink_to("/usr/bin/env")
     (tmp_path / "source" / "up").symlink_to("../../elsewhere")
-    UP.copy(tmp_path / "source", tmp_path / "copy")
+    copy(UP, tmp_path / "source", tmp_path / "copy")
     links = {path.name: str(path.readlink()) for path in (tmp_path / "copy").iterdir()}
     assert links == {"absolute": "/usr/bin/env", "up": "../../elsewhere"}

@@ -20,7 +20,7 @@ from anyio import from_thread, to_thread
 
 from ...errors import TransferError
 from ..directories import remove_tree
-from ..tree import TreeCopy
+from ..tree import TreeCopy, place_of
 from .archive import ArchiveReader, PackedTree
 from .daemon import FAILURES, Daemon
 from .finish import finish_if_cancelled
@@ -175,7 +175,8 @@ def _put_in_place(reader: ArchiveReader, target: Path) -> None:
         reader.finish_root(target)
     else:
         reader.finish_root(source)
-        TreeCopy(from_session=True, checkpoint=lambda: None).copy(source, target)
+        with place_of(source) as origin, place_of(target) as goal:
+            TreeCopy(from_session=True, checkpoint=lambda: None).copy(origin, goal)
 
 
 def _discard(place: Path) -> None:
