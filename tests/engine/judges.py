@@ -94,6 +94,18 @@ class InSessionVerifier:
         return await session.read("result.txt") == b"done"
 
 
+class FreshSession(OneTask):
+    def verifier(self) -> Any:
+        return FreshSessionVerifier()
+
+
+class FreshSessionVerifier:
+    environment: ClassVar[Literal["none", "reuse", "fresh"]] = "fresh"
+
+    async def verify(self, task: Task, outcome: Outcome, session: Session | None) -> bool:
+        return session is not None
+
+
 class Hanging(OneTask):
     def verifier(self) -> Any:
         return HangingVerifier()
