@@ -21,6 +21,8 @@ from ...errors import TransferError
 from ..tree import stays_inside
 
 _CHUNK_BYTES = 1024 * 1024
+_BUFFER_BYTES = 64 * 1024
+"""What ``tarfile`` holds; it copies all of it for each small file."""
 _MAX_ENTRIES = 2_000_000
 _END = bytes(2 * tarfile.BLOCKSIZE)
 
@@ -154,7 +156,7 @@ class ArchiveReader:
         """
         try:
             with tarfile.open(
-                fileobj=stream, mode="r|", bufsize=_CHUNK_BYTES, encoding="utf-8", errors="surrogateescape"
+                fileobj=stream, mode="r|", bufsize=_BUFFER_BYTES, encoding="utf-8", errors="surrogateescape"
             ) as archive:
                 for number, info in enumerate(archive):
                     if number >= _MAX_ENTRIES:
