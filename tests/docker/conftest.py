@@ -24,6 +24,7 @@ def leaves_nothing() -> Iterator[None]:
     """Skip without a daemon; after the test no container or network of this process may be there."""
     if reason := daemon.reason_to_skip():
         sandbox.skip(reason)
+    daemon.busybox_image()  # no fixture can make it once an event loop has been set up
     before = daemon.my_resources()
     yield
     assert daemon.my_resources() - before == set()

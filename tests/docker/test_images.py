@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -15,7 +16,8 @@ from agentcompass.errors import SessionOpenError
 from agentcompass.protocols import ImageBuild
 
 from .environments import docker_environment, plan
-from .registry import Registry
+from .images import busybox_archive
+from .registry import Registry, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -124,6 +126,34 @@ async def test_image_removed_between_two_sessions(pulled: Registry, docker_clien
                 pass
         async with environment.open(plan()):
             pass
+
+
+async def test_full_disk_evicts_only_what_the_run_has_brought(
+    pulled: Registry, docker_client: Docker, busybox_image: str
+) -> None:
+    """Not what is in use, and nothing of anybody else's; when that is not enough, it says so."""
+    enough, too_much = 0, 10**9
+    with serving(busybox_archive()) as other:
+        async with docker_environment(min_free_mb=enough) as environment:
+            guard = (await environment._connected()).images._disk
+
+            async def use(image: str) -> None:
+                async with environment.open(replace(plan(), image=image)) as session:
+                    assert (await session.exec("true")).exit_code == 0
+
+            await use(busybox_image)
+            async with environment.open(replace(plan(), image=pulled.image)):
+                guard._min_free_mb = too_much
+                with pytest.raises(SessionOpenError, match="min_free_mb") as caught:
+                    await use(other.image)
+                assert caught.value.retryable
+                await docker_client.images.inspect(pulled.image)
+            with pytest.raises(SessionOpenError, match="min_free_mb"):
+                await use(other.image)
+            with pytest.raises(DockerError):
+                await docker_client.images.inspect(pulled.image)
+            await docker_client.images.inspect(busybox_image)
+            assert other.requests["manifest"] == 0
 
 
 # --- building ---------------------------------------------------------------------------------------

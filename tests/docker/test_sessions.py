@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,16 @@ async def test_parameters_reach_the_container(busybox_image: str, tmp_path: Path
         result = await session.exec('pwd; echo "$NAME"; cat /data/data; touch /data/new')
     assert result.stdout == "/a/b\nvalue\n42"
     assert "Read-only" in result.stderr
+
+
+@pytest.mark.parametrize("label", ["org/name:tag agent", "../../etc/x", "x\ny", "-rf", "名前", "", "n" * 400])
+async def test_any_label_makes_a_name(busybox_image: str, docker_client: Docker, label: str) -> None:
+    """What Docker does not take in a name is left out; the label of the container has it all."""
+    labelled = replace(plan(), label=label)
+    async with docker_environment(image=busybox_image) as environment, environment.open(labelled):
+        [name] = await containers_of(docker_client)
+        labels = (await docker_client.containers.container(name).show())["Config"]["Labels"]
+    assert labels["agentcompass.trial"] == label
 
 
 async def test_same_task_twice_at_once(busybox_image: str) -> None:

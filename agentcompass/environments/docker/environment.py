@@ -91,7 +91,12 @@ class DockerEnvironment:
                 self._connection = _Connected(
                     daemon=daemon,
                     owner=owner,
-                    images=Images(daemon, platform=params.platform, pull=params.pull),
+                    images=Images(
+                        daemon,
+                        platform=params.platform,
+                        pull=params.pull,
+                        min_free_mb=params.min_free_mb,
+                    ),
                     restricted=RestrictedNetwork(daemon, labels(owner, run_id="", trial="", keep=False)),
                 )
             return self._connection
@@ -120,6 +125,14 @@ class DockerEnvironment:
         except ConfigError as error:
             raise SessionOpenError(str(error)) from error
         image = await self._image(connection.images, plan)
+        with connection.images.using(image):
+            async with self._opened(connection, image, plan) as session:
+                yield session
+
+    @asynccontextmanager
+    async def _opened(
+        self, connection: _Connected, image: Image, plan: SessionPlan
+    ) -> AsyncIterator[DockerSession]:
         async with _network(connection.restricted, plan) as network:
             workdir = self._workdir(image, plan)
             config = self._container(image, plan, network, workdir)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import sha256
 from http import HTTPStatus
@@ -21,6 +22,7 @@ from ...protocols import ImageBuild
 from .archive import PackedTree
 from .credentials import registry_auth
 from .daemon import FAILURES, Daemon
+from .disk import DiskGuard
 from .flight import SingleFlight
 
 BUILT_REPOSITORY = "agentcompass-build"
@@ -55,15 +57,23 @@ class Images:
     Args:
         platform: ``os/architecture``; empty for the daemon's own.
         pull: Whether to pull what the daemon does not have.
+        min_free_mb: How much of the daemon's disk must be free to bring an image.
     """
 
-    def __init__(self, daemon: Daemon, *, platform: str, pull: Literal["missing", "never"]) -> None:
+    def __init__(
+        self, daemon: Daemon, *, platform: str, pull: Literal["missing", "never"], min_free_mb: int
+    ) -> None:
         self._daemon = daemon
         self._platform = platform
         self._pull = pull
         self._limiter = CapacityLimiter(2)
         self._known: dict[str, Image] = {}
         self._flights = SingleFlight[Image]()
+        self._disk = DiskGuard(daemon, min_free_mb, on_evicted=self.forget)
+
+    def using(self, image: Image) -> AbstractContextManager[None]:
+        """Keep an image from being evicted while the block runs."""
+        return self._disk.using(image.name)
 
     def forget(self, name: str) -> None:
         """Look for an image anew: it was removed."""
@@ -116,7 +126,9 @@ class Images:
                 f"{self._described(name)} is not there, and pull is 'never'; load it (docker load)",
                 retryable=False,
             )
+        await self._disk.make_room()
         await self._pull_patiently(name)
+        self._disk.brought(name)
         if image := await self._find(name):
             return image
         raise SessionOpenError(
@@ -155,6 +167,7 @@ class Images:
     async def _find_or_build(self, name: str, build: ImageBuild) -> Image:
         if image := await self._find(name):
             return image
+        await self._disk.make_room()
         log = _BuildLog()
         try:
             async for item in self._steps(name, build):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 
 from ...errors import ConfigError
 
@@ -50,6 +50,8 @@ class DockerParams(BaseModel):
     """Build arguments."""
     pull: Literal["missing", "never"] = "missing"
     """Whether an image that the daemon does not have is pulled."""
+    min_free_mb: NonNegativeInt = 2048
+    """Free room on the daemon's disk below which images that this run pulled and does not use are removed."""
     platform: str = ""
     """``os/architecture``, e.g. ``linux/amd64``; empty for the daemon's own."""
     working_dir: str = ""
