@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import click
 
-from ..errors import ConfigError
+from ..errors import ConfigError, SessionError
 from .table import Table, print_tables
 from .terminal import print_json, print_note, print_text
 
@@ -65,13 +65,16 @@ def close_command(docker_host: str, run_id: str | None, everything: bool, yes: b
     print_tables(_table(chosen))
     _confirm(chosen, yes=yes)
 
-    async def close(docker: Docker) -> None:
+    async def close(docker: Docker) -> dict[str, str]:
         from ..environments.docker.leftovers import remove
 
-        await remove(docker, chosen)
+        return await remove(docker, chosen)
 
-    _with_daemon(docker_host, close)
-    print_text(f"removed {len(chosen)}")
+    failed = _with_daemon(docker_host, close)
+    print_text(f"removed {len(chosen) - len(failed)}")
+    if failed:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        raise SessionError(f"{len(failed)} could not be removed: {reasons}")
 
 
 def _confirm(chosen: Sequence[Resource], *, yes: bool) -> None:

@@ -203,8 +203,9 @@ async def _egress(session: LocalSession, plan: SessionPlan) -> AsyncIterator[Non
     host, port = listening.getsockname()
     proxy = EgressProxy(plan.network, on_denied=lambda target: plan.note(f"network: refused {target}"))
     session.network_variables = proxy.variables(host, port)
-    async with background(proxy.serve, listening):
-        yield
+    with listening:  # also if the proxy never gets to serve it
+        async with background(proxy.serve, listening):
+            yield
 
 
 class LocalSession:

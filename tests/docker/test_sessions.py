@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from aiodocker import Docker
+from anyio import to_thread
 
 from agentcompass.environments.docker import DockerEnvironment, DockerParams
 from agentcompass.errors import ConfigError, SessionLostError, SessionOpenError, TransferError
@@ -171,6 +172,14 @@ async def test_daemon_that_does_not_answer(host: str) -> None:
         with pytest.raises(SessionOpenError, match="cannot be used"):
             async with environment.open(plan()):
                 pass
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_other_event_loop(busybox_image: str) -> None:
+    """aiodocker needs asyncio; from trio the error names the way out."""
+    environment = await to_thread.run_sync(DockerEnvironment, DockerParams(image=busybox_image))
+    with pytest.raises(ConfigError, match="needs the asyncio event loop"):
+        await environment.check([])
 
 
 async def test_quota_that_the_daemon_does_not_have(busybox_image: str) -> None:

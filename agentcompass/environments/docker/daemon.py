@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -12,7 +13,6 @@ from typing import Any
 import aiodocker
 import aiohttp
 import anyio
-import sniffio
 from aiodocker.exceptions import DockerError
 from anyio import to_thread
 from yarl import URL
@@ -23,7 +23,7 @@ UNREACHABLE = 900
 """The status of aiodocker's error for a daemon that cannot be reached."""
 _ANSWER_SECONDS = 10.0
 _SOCKETS = (Path("/run/docker.sock"), Path("/var/run/docker.sock"), Path.home() / ".docker/run/docker.sock")
-FAILURES = (DockerError, aiohttp.ClientError)
+FAILURES = (DockerError, aiohttp.ClientError, ConnectionError)
 """What a call of the daemon may raise."""
 
 
@@ -51,11 +51,7 @@ class Daemon:
         Raises:
             ConfigError: It does not; the message tells the way out.
         """
-        if sniffio.current_async_library() != "asyncio":
-            raise ConfigError(
-                "environment 'docker' needs the asyncio event loop; from trio, call run_evaluation or "
-                "launch in a thread"
-            )
+        _require_asyncio()
         try:
             url = host or await to_thread.run_sync(_usual_url)
             daemon = cls(aiodocker.Docker(url=url or None))
@@ -105,6 +101,16 @@ class Daemon:
             if response.status >= 400:
                 raise DockerError(response.status, _message(await response.read()))
             yield response
+
+
+def _require_asyncio() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigError(
+            "environment 'docker' needs the asyncio event loop; from trio, call run_evaluation or launch in "
+            "a thread"
+        ) from None
 
 
 def _usual_url() -> str:

@@ -60,8 +60,11 @@ class DockerEnvironment:
             ConfigError: Sessions could not be opened.
         """
         connection = await self._connected()
-        await self._check_daemon(connection.daemon)
-        await remove_leftovers(connection.daemon.docker)
+        try:
+            await self._check_daemon(connection.daemon)
+            await remove_leftovers(connection.daemon.docker)
+        except FAILURES as error:
+            raise ConfigError(f"environment 'docker': the daemon failed: {error}") from error
         if any(policy.is_list for policy in networks):
             try:
                 (await connection.restricted.listen()).close()
@@ -138,17 +141,20 @@ class DockerEnvironment:
             config = self._container(image, plan, network, workdir)
             config["Labels"] = labels(connection.owner, run_id=plan.run_id, trial=plan.label, keep=plan.keep)
             name = f"agentcompass-{_readable(plan.label)}-{secrets.token_hex(6)}"
+            session = None
             try:
                 async with finish_if_cancelled():
                     container = await self._start(connection, name, config)
                 session = await self._session(connection.daemon, container, image, workdir)
-                try:
-                    yield session
-                finally:
-                    session.close()
+                yield session
             finally:
+                if session is not None:
+                    session.close()
                 with anyio.CancelScope(shield=True):
-                    await _dispose(connection, name, plan)
+                    if plan.keep and session is not None:
+                        plan.note(_how_to_use(name, plan.run_id))
+                    else:
+                        await _dispose(connection, name)
 
     async def _image(self, images: Images, plan: SessionPlan) -> Image:
         params = self._params
@@ -262,8 +268,9 @@ async def _network(restricted: RestrictedNetwork, plan: SessionPlan) -> AsyncIte
         listening = await restricted.listen()
         host, port = listening.getsockname()
         proxy = EgressProxy(plan.network, on_denied=lambda target: plan.note(f"network: refused {target}"))
-        async with background(proxy.serve, listening):
-            yield _Network(restricted.host_config, proxy.variables(host, port))
+        with listening:  # also if the proxy never gets to serve it
+            async with background(proxy.serve, listening):
+                yield _Network(restricted.host_config, proxy.variables(host, port))
 
 
 def _readable(label: str) -> str:
@@ -287,13 +294,14 @@ async def _settle_user(commands: Commands, workdir: str) -> tuple[int, int]:
     return uid, gid
 
 
-async def _dispose(connection: _Connected, name: str, plan: SessionPlan) -> None:
-    if plan.keep:
-        plan.note(
-            f"kept container {name}; enter: docker exec -it {name} /bin/sh; remove: docker rm -fv {name}, "
-            f"or agentcompass env close --run {plan.run_id}"
-        )
-        return
+def _how_to_use(name: str, run_id: str) -> str:
+    return (
+        f"kept container {name}; enter: docker exec -it {name} /bin/sh; remove: docker rm -fv {name}, "
+        f"or agentcompass env close --run {run_id}"
+    )
+
+
+async def _dispose(connection: _Connected, name: str) -> None:
     try:
         with anyio.fail_after(_CLOSE_SECONDS):
             await remove_container(connection.daemon.docker, name)

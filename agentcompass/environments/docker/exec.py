@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-import aiohttp
 import anyio
 from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
@@ -25,6 +24,7 @@ from aiodocker.stream import Stream
 
 from ...errors import ExecError, SessionLostError
 from ...protocols import DEFAULT_OUTPUT_BYTES, TIMEOUT_EXIT_CODE, ExecResult
+from ..background import background
 from ..output import KeptOutput
 from .daemon import FAILURES
 from .finish import finish_if_cancelled
@@ -181,14 +181,15 @@ class _Command:
                 self._exec = await self._container.exec(line, stdin=True, environment=env, user=user)
                 stream = self._exec.start()
                 await _wait_until_ready(stream)
-            await stream.write_in(self._token + b"\n")
+            await _write(stream, self._token + b"\n")
             await self._attend(stream)
         finally:
             if stream is not None:
                 with anyio.CancelScope(shield=True):
                     if self.ending is None:
                         await self._end(stream)
-                    await stream.close()
+                    with suppress(AssertionError):  # of aiodocker, when the connection is gone already
+                        await stream.close()
 
     async def wrapper_exit_code(self) -> int:
         """Return what the daemon knows."""
@@ -197,15 +198,13 @@ class _Command:
         return code if isinstance(code, int) else 128 + signal.SIGKILL
 
     async def _attend(self, stream: Stream) -> None:
-        async with anyio.create_task_group() as streams:
-            streams.start_soon(self._feed, stream)
+        async with background(self._feed, stream):
             await self._follow(stream)
-            streams.cancel_scope.cancel()
 
     async def _feed(self, stream: Stream) -> None:
-        with suppress(ConnectionError, aiohttp.ClientError):  # the reader sees that as well
+        with suppress(*FAILURES):  # the reader sees that as well
             for start in range(0, len(self._stdin), _CHUNK_BYTES):
-                await stream.write_in(self._stdin[start : start + _CHUNK_BYTES])
+                await _write(stream, self._stdin[start : start + _CHUNK_BYTES])
 
     async def _follow(self, stream: Stream) -> None:
         """Take the outputs until both have ended."""
@@ -223,6 +222,13 @@ class _Command:
             await self._follow(stream)
         self.stdout.flush()
         self.stderr.flush()
+
+
+async def _write(stream: Stream, data: bytes) -> None:
+    try:
+        await stream.write_in(data)
+    except AssertionError as error:  # how aiodocker says that the connection is gone
+        raise ConnectionResetError("the daemon closed the connection") from error
 
 
 async def _wait_until_ready(stream: Stream) -> None:

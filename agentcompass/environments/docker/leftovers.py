@@ -13,6 +13,8 @@ from aiodocker import Docker
 from aiodocker.exceptions import DockerError
 from anyio import to_thread
 
+from ...logs import current_log
+from .daemon import FAILURES
 from .owners import KEPT, OWNER, RUN, TRIAL, Owner, parse_owner
 
 _REMOVE_ATTEMPTS = 5
@@ -70,24 +72,37 @@ def _resource(
     )
 
 
-async def remove_leftovers(docker: Docker) -> list[Resource]:
-    """Remove what belongs to processes of this machine that have ended, and return it."""
+async def remove_leftovers(docker: Docker) -> None:
+    """Remove what belongs to processes of this machine that have ended; what cannot be removed is logged."""
     found = await list_resources(docker)
     dead = await to_thread.run_sync(lambda: [item for item in found if item.owner.is_dead and not item.kept])
-    await remove(docker, dead)
-    return dead
+    for name, reason in (await remove(docker, dead)).items():
+        current_log().warning("leftover_not_removed", name=name, reason=reason)
 
 
-async def remove(docker: Docker, resources: Iterable[Resource]) -> None:
-    """Remove resources, containers before the networks that they are on."""
+async def remove(docker: Docker, resources: Iterable[Resource]) -> dict[str, str]:
+    """
+    Remove resources, containers before the networks that they are on.
+
+    Returns:
+        The names of those that could not be removed, and why.
+    """
+    failed: dict[str, str] = {}
+
+    async def remove_one(resource: Resource) -> None:
+        work = remove_container if resource.kind == "container" else _remove_network
+        try:
+            await work(docker, resource.id)
+        except FAILURES as error:
+            failed[resource.name] = str(error)
+
     everything = list(resources)
-    async with anyio.create_task_group() as removing:
-        for resource in everything:
-            if resource.kind == "container":
-                removing.start_soon(remove_container, docker, resource.id)
-    for resource in everything:
-        if resource.kind == "network":
-            await _remove_network(docker, resource.id)
+    for kind in ("container", "network"):
+        async with anyio.create_task_group() as removing:
+            for resource in everything:
+                if resource.kind == kind:
+                    removing.start_soon(remove_one, resource)
+    return failed
 
 
 async def remove_container(docker: Docker, name: str) -> None:
@@ -114,5 +129,5 @@ async def _remove_network(docker: Docker, id_: str) -> None:
     try:
         await (await docker.networks.get(id_)).delete()
     except DockerError as error:
-        if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):  # forbidden: still in use
+        if error.status != HTTPStatus.NOT_FOUND:
             raise
