@@ -41,14 +41,13 @@ async def test_defaults_are_hardened(busybox_image: str, docker_client: Docker) 
 
 
 async def test_limits_hold(busybox_image: str) -> None:
-    """A session has no more processes and memory than it may have."""
+    """A session has no more processes than it may have."""
     async with (
-        docker_environment(image=busybox_image, pids=20, memory_mb=64) as environment,
+        docker_environment(image=busybox_image, pids=20) as environment,
         environment.open(plan()) as session,
     ):
         many = await session.exec("for i in $(seq 40); do sleep 30 & done; echo all")
         assert "all" not in many.stdout or "fork" in many.stderr
-        assert (await session.exec("cat /proc/self/cgroup")).exit_code in (0, 137)
 
 
 async def test_isolation_can_be_loosened_by_name(busybox_image: str) -> None:
