@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,8 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt", "nix")
-"""Directories below / that sessions see, read-only."""
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "nix")
+"""Directories below / that sessions see, read-only; of /opt only what is in PATH."""
+_SECRET = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssh", "/etc/ssl/private")
+"""What of it they do not see, although root could read it."""
 ROOT = "/.root"
 """Where the supervisor sees the root file system of a session; its commands see it at /."""
 _TRY_SECONDS = 20.0
@@ -73,6 +76,18 @@ def _system() -> Iterator[str]:
             yield from ("--symlink", str(path.readlink()), str(path))
         elif path.is_dir():
             yield from ("--ro-bind", str(path), str(path))
+    packages = {part.parts[2] for part in _search_path() if part.is_relative_to("/opt") and part.parts[2:]}
+    for name in sorted(packages):
+        yield from ("--ro-bind-try", f"/opt/{name}", f"/opt/{name}")
+    for secret in map(Path, _SECRET):
+        if secret.is_dir():
+            yield from ("--tmpfs", str(secret))
+        elif secret.exists():
+            yield from ("--ro-bind", "/dev/null", str(secret))
+
+
+def _search_path() -> list[Path]:
+    return [Path(part) for part in os.environ.get("PATH", os.defpath).split(os.pathsep)]
 
 
 def _root(root: Path, session: Path, *, own_network: bool) -> Iterator[str]:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -62,6 +63,26 @@ async def test_nothing_of_this_machine_is_in_sight(session: LocalSession, tmp_pa
     found = await session.exec("grep -rs secret / --include=canary -l; env")
     assert "canary" not in found.stdout
     assert "PYTEST" not in found.stdout
+
+
+@pytest.mark.parametrize("path", ["/etc/shadow", "/etc/ssh", "/etc/ssl/private"])
+async def test_secrets_of_the_system_are_not_in_sight(session: LocalSession, path: str) -> None:
+    """Root inside may read what belongs to root outside, so this is hidden."""
+    listed = await session.exec(f"cat {path} 2>/dev/null; ls -A {path} 2>/dev/null | grep -v '^{path}$'")
+    assert listed.stdout == ""
+
+
+async def test_of_opt_only_what_is_in_the_path(
+    confined: LocalEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs are installed there, but data may lie there too."""
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/opt/package/bin")
+    build = partial(bubblewrap.Bubblewrap("bwrap", "0.11.0").command, Path("/s"), own_network=True)
+    command = await to_thread.run_sync(build)
+    assert "/opt/package" in command
+    assert "/opt" not in command
+    async with confined.open(PLAN) as session:
+        assert (await session.exec("true")).exit_code == 0
 
 
 async def test_system_is_read_only(session: LocalSession) -> None:
