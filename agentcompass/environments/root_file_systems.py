@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-import tarfile
 from hashlib import file_digest
 from pathlib import Path
 
-from ..errors import ConfigError
+from ..errors import ConfigError, TransferError
 from .directories import remove_tree
+from .unpacking import Unpacker
+
+_MAX_BYTES = 100 * 1024**3
 
 
 def root_directory(source: Path) -> Path:
@@ -29,7 +31,7 @@ def root_directory(source: Path) -> Path:
         place = _cache() / digest[:32]
         if not place.is_dir():
             _unpack(source, place)
-    except (OSError, tarfile.TarError) as error:
+    except (OSError, TransferError) as error:
         raise ConfigError(
             f"environment_params.root: {str(source)!r} is neither a directory nor a tar archive that can be "
             f"unpacked: {error}"
@@ -46,16 +48,13 @@ def _unpack(source: Path, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     partial = place.with_name(f"{place.name}.{secrets.token_hex(4)}")
     try:
-        with tarfile.open(source) as archive:
-            archive.extractall(partial, filter=_without_devices)  # noqa: S202  # the filter keeps it inside
+        unpacker = Unpacker(target=partial, max_bytes=_MAX_BYTES, is_root=True)
+        with source.open("rb") as file:
+            unpacker.unpack(file)
+        unpacker.finish_root(partial)
         partial.rename(place)
     except OSError:
         if not place.is_dir():  # else another process was faster
             raise
     finally:
         remove_tree(partial)
-
-
-def _without_devices(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
-    """Leave devices out: only root could make them, and sessions have their own."""
-    return None if member.isdev() else tarfile.tar_filter(member, path)

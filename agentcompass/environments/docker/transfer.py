@@ -21,7 +21,8 @@ from anyio import from_thread, to_thread
 from ...errors import TransferError
 from ..directories import remove_tree
 from ..tree import TreeCopy, place_of
-from .archive import ArchiveReader, PackedTree
+from ..unpacking import Unpacker
+from .archive import PackedTree
 from .daemon import FAILURES, Daemon
 from .finish import finish_if_cancelled
 
@@ -73,7 +74,7 @@ class Transfers:
             if status.mode & _NOT_REGULAR & ~_MODE_DIRECTORY:
                 raise TransferError(path, "neither a file nor a directory")
             place = await to_thread.run_sync(_new_neighbour, target, limiter=self.limiter)
-            reader = ArchiveReader(target=place, max_bytes=self.max_download_bytes)
+            reader = Unpacker(target=place, max_bytes=self.max_download_bytes)
             try:
                 await self._unpack(response, reader.unpack)
                 await to_thread.run_sync(_put_in_place, reader, target, limiter=self.limiter)
@@ -167,7 +168,7 @@ def _new_neighbour(target: Path) -> Path:
     return target.with_name(f".{secrets.token_hex(8)}")
 
 
-def _put_in_place(reader: ArchiveReader, target: Path) -> None:
+def _put_in_place(reader: Unpacker, target: Path) -> None:
     """Move what was unpacked to its place, or merge it into what is there."""
     source = reader.target
     if not os.path.lexists(target) or not (source.is_dir() or target.is_dir()):
