@@ -188,13 +188,13 @@ async def test_both_streams_keep_head_and_tail(session: Session) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flood", ["yes | head -c 300000000", "head -c 300000000 /dev/zero"])
+@pytest.mark.parametrize("flood", ["yes | head -c 100000000", "head -c 100000000 /dev/zero"])
 async def test_flood_is_drained_without_being_kept(session: Session, flood: str) -> None:
     """A command that writes far too much, in lines or in one, ends normally and costs no memory."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = await session.exec(f"{flood}; exit 7", max_output_bytes=1_000_000)
     grown_kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert (result.exit_code, len(result.stdout_bytes), result.stdout_dropped) == (7, 1_000_000, 299_000_000)
+    assert (result.exit_code, len(result.stdout_bytes), result.stdout_dropped) == (7, 1_000_000, 99_000_000)
     assert grown_kilobytes < 20_000
 
 
@@ -234,10 +234,10 @@ async def test_timeout_kills_the_whole_tree(
 ) -> None:
     """Exit code 124, the output so far, and no process left, whatever sessions they moved to."""
     script = f"echo partial; echo problem >&2; {TREES[tree].format(nap=nap)}"
-    result = await session.exec(script, timeout_seconds=0.1)
+    result = await session.exec(script, timeout_seconds=0.3)
     assert (result.exit_code, result.timed_out) == (124, True)
     assert (result.stdout, result.stderr) == ("partial\n", "problem\n")
-    assert 0.1 <= result.duration_seconds < 5
+    assert 0.3 <= result.duration_seconds < 5
     assert await provider.running(nap) == []
 
 
@@ -251,7 +251,7 @@ async def test_timeout_spares_other_commands(session: Session, provider: Provide
 
 async def test_timeout_during_a_wait_for_children(session: Session) -> None:
     """A shell that waits for its background child is cut off in time."""
-    result = await session.exec("echo begun; (sleep 60)& wait", timeout_seconds=0.1)
+    result = await session.exec("echo begun; (sleep 60)& wait", timeout_seconds=0.5)
     assert (result.stdout, result.exit_code, result.timed_out) == ("begun\n", 124, True)
 
 

@@ -40,6 +40,7 @@ _WRAPPER = _script("wrapper.sh")
 _KILLER = _script("kill.sh")
 _FIRST_MARK_KILOBYTES = 2**40
 """Far above any memory, so that programs that look at the limit find it no limit."""
+_START_SECONDS = 120.0
 _KILL_SECONDS = 15.0
 _DRAIN_SECONDS = 2.0
 _SETTLE_SECONDS = 1.0
@@ -100,19 +101,23 @@ class Commands:
         command = _Command(self._container, next(self._marks), stdin, max_output_bytes)
         words = [cwd, str(len(stdin)), *_expressible(arguments)]
         try:
-            with anyio.move_on_after(timeout_seconds) as deadline:
-                user = ROOT if as_root else self._user
-                await command.run(words, env={name: _text(value) for name, value in env.items()}, user=user)
-            code = TIMEOUT_EXIT_CODE if deadline.cancelled_caught else await self._exit_code(command, cwd)
-        except FAILURES as error:
-            raise SessionLostError(await self.cause_of_death() or str(error)) from error
+            timed_out = await command.run(
+                words,
+                env={name: _text(value) for name, value in env.items()},
+                user=ROOT if as_root else self._user,
+                timeout_seconds=timeout_seconds,
+            )
+            code = TIMEOUT_EXIT_CODE if timed_out else await self._exit_code(command, cwd)
+        except (*FAILURES, TimeoutError) as error:
+            reason = str(error) or f"the daemon took more than {_START_SECONDS:g} s to start a command"
+            raise SessionLostError(await self.cause_of_death() or reason) from error
         return ExecResult(
             exit_code=code,
             stdout_bytes=command.stdout.kept.content,
             stderr_bytes=command.stderr.kept.content,
             stdout_dropped=command.stdout.kept.dropped_bytes,
             stderr_dropped=command.stderr.kept.dropped_bytes,
-            timed_out=deadline.cancelled_caught,
+            timed_out=timed_out,
             out_of_memory=self._has_new_oom_kill(command.ending),
             duration_seconds=anyio.current_time() - began,
         )
@@ -172,17 +177,27 @@ class _Command:
         kind, code, oom_kills = self.stdout.last_line.split()
         return _Ending(kind.decode(), int(code), int(oom_kills))
 
-    async def run(self, words: Sequence[str], *, env: Mapping[str, str], user: str) -> None:
-        """Start it and serve its streams until it ends; if it is cut short, kill all that it started."""
+    async def run(
+        self, words: Sequence[str], *, env: Mapping[str, str], user: str, timeout_seconds: float | None
+    ) -> bool:
+        """
+        Start it and serve its streams until it ends; if it is cut short, kill all that it started.
+
+        Returns:
+            Whether its deadline hit. Time that the daemon takes to start it does not count.
+        """
         line = ["/bin/sh", "-c", _WRAPPER, "sh", str(self._mark), *words]
         stream: Stream | None = None
         try:
             async with finish_if_cancelled():
-                self._exec = await self._container.exec(line, stdin=True, environment=env, user=user)
-                stream = self._exec.start()
-                await _wait_until_ready(stream)
-            await _write(stream, self._token + b"\n")
-            await self._attend(stream)
+                with anyio.fail_after(_START_SECONDS):
+                    self._exec = await self._container.exec(line, stdin=True, environment=env, user=user)
+                    stream = self._exec.start()
+                    await _wait_until_ready(stream)
+            with anyio.move_on_after(timeout_seconds) as deadline:
+                await _write(stream, self._token + b"\n")
+                await self._attend(stream)
+            return deadline.cancelled_caught
         finally:
             if stream is not None:
                 with anyio.CancelScope(shield=True):
