@@ -46,6 +46,7 @@ def main() -> None:
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
         _signal.signal(number, _signal.SIG_IGN)
     become_subreaper()
+    refuse_tracing()
     serve(session, root, limits)
     os._exit(0 if kill_descendants() else 1)
 
@@ -81,7 +82,7 @@ def serve(session: int, root: str, limits: list[tuple[int, int]]) -> None:
 
 
 def report_killed(supervisors: dict[int, int]) -> None:
-    """Where a command has killed its own supervisor, kill what it started, and report it as killed."""
+    """Where a command has killed or stopped its own supervisor, kill what it started, and report it as killed."""
     killed = collect(supervisors)
     deadline = time.monotonic() + KILL_SECONDS
     while killed and (orphans := descendants(spared=supervisors)) and time.monotonic() < deadline:
@@ -96,15 +97,23 @@ def report_killed(supervisors: dict[int, int]) -> None:
 
 
 def collect(supervisors: dict[int, int]) -> list[int]:
-    """Reap children; return the control sockets of the supervisors among them that were killed."""
+    """
+    Reap children; return the control sockets of the supervisors among them that were killed.
+
+    One that was stopped could end nothing any more, so it is killed.
+    """
     killed: list[int] = []
     while True:
         try:
-            child, status = os.waitpid(-1, os.WNOHANG)
+            child, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
         except ChildProcessError:
             return killed
         if child == 0:
             return killed
+        if os.WIFSTOPPED(status):
+            if child in supervisors:
+                send_signal(child, _signal.SIGKILL)
+            continue
         control = supervisors.pop(child, None)
         if control is not None and os.WIFSIGNALED(status):
             killed.append(control)
@@ -298,7 +307,8 @@ def drop_capabilities() -> None:
 
     libc = ctypes.CDLL(None)
     libc.prctl(47, 4, 0, 0, 0)  # PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL
-    libc.capset(CAPABILITY_VERSION_3 + bytes(4), bytes(24))
+    if libc.capset(CAPABILITY_VERSION_3 + bytes(4), bytes(24)) != 0:
+        raise PermissionError(1, "capabilities cannot be given up")
 
 
 def execute(arguments: list[bytes], environment: dict[bytes, bytes]) -> None:
@@ -348,6 +358,15 @@ def become_subreaper() -> None:
     import ctypes
 
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def refuse_tracing() -> None:
+    """Let no command stop or rewrite a supervisor as its debugger, nor take its descriptors (Linux)."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE; inherited by a fork, reset by an exec
 
 
 def kill_descendants(group: int = 0) -> bool:

@@ -15,6 +15,9 @@ _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "nix"
 """Directories below / that sessions see, read-only; of /opt only what is in PATH."""
 _SECRET = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssh", "/etc/ssl/private")
 """What of it they do not see, although root could read it."""
+_KERNEL_READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
+_KERNEL_HIDDEN = ("acpi", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list")
+"""In /proc the kernel asks only for the user id in many places, and root inside may be root outside."""
 ROOT = "/.root"
 """Where the supervisor sees the root file system of a session; its commands see it at /."""
 _TRY_SECONDS = 20.0
@@ -60,11 +63,12 @@ class Bubblewrap:
             *("--as-pid-1", "--cap-drop", "ALL"),
             *(["--uid", "0", "--gid", "0", "--cap-add", "CAP_SYS_CHROOT"] if root else []),
             *_system(),
-            *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/var/tmp"),  # noqa: S108
+            *_devices(""),
+            *("--tmpfs", "/tmp", "--tmpfs", "/var/tmp"),  # noqa: S108
             *_interpreter(),
             *([] if own_network else _resolver()),
             *("--bind", str(session), str(session)),
-            *(_root(root, session, own_network=own_network) if root else []),
+            *(_root(root, session) if root else []),
             "--",
         ]
 
@@ -80,22 +84,33 @@ def _system() -> Iterator[str]:
     for name in sorted(packages):
         yield from ("--ro-bind-try", f"/opt/{name}", f"/opt/{name}")
     for secret in map(Path, _SECRET):
-        if secret.is_dir():
-            yield from ("--tmpfs", str(secret))
-        elif secret.exists():
-            yield from ("--ro-bind", "/dev/null", str(secret))
+        yield from _hidden(secret, str(secret))
+
+
+def _devices(root: str) -> Iterator[str]:
+    """Show the session's own processes and harmless devices, and nothing of the kernel that can be set."""
+    yield from ("--proc", f"{root}/proc", "--dev", f"{root}/dev")
+    for name in _KERNEL_READ_ONLY:
+        yield from ("--ro-bind-try", f"/proc/{name}", f"{root}/proc/{name}")
+    for name in _KERNEL_HIDDEN:
+        yield from _hidden(Path("/proc", name), f"{root}/proc/{name}")
+
+
+def _hidden(path: Path, destination: str) -> Iterator[str]:
+    if path.is_dir():
+        yield from ("--tmpfs", destination)
+    elif path.exists():
+        yield from ("--ro-bind", "/dev/null", destination)
 
 
 def _search_path() -> list[Path]:
     return [Path(part) for part in os.environ.get("PATH", os.defpath).split(os.pathsep)]
 
 
-def _root(root: Path, session: Path, *, own_network: bool) -> Iterator[str]:
+def _root(root: Path, session: Path) -> Iterator[str]:
     yield from ("--overlay-src", str(root))
     yield from ("--overlay", str(session / "changes"), str(session / "overlay"), ROOT)
-    yield from ("--proc", f"{ROOT}/proc", "--dev", f"{ROOT}/dev")
-    if not own_network:
-        yield from ("--ro-bind", "/etc/resolv.conf", f"{ROOT}/etc/resolv.conf")
+    yield from _devices(ROOT)
 
 
 def _interpreter() -> Iterator[str]:

@@ -38,7 +38,7 @@ from .bubblewrap import ROOT, Bubblewrap, UnusableError, find_bubblewrap
 from .directories import SessionDirectory, remove_abandoned, user_directory
 from .places import DirectoryPlaces, Places, RootPlaces, real_path
 from .processes import Command, Supervisor, kill_marked
-from .root_file_systems import root_directory
+from .root_file_systems import add_network_files, root_directory
 from .tree import TreeCopy, place_of, read_file, write_file
 
 _CLOSE_SECONDS = 15.0
@@ -268,13 +268,22 @@ class LocalSession:
             await self._enter_root()
 
     async def _enter_root(self) -> None:
-        """Get hold of the files as the commands will see them."""
+        """Get hold of the files as the commands will see them, and add what every session has."""
         try:
             descriptor = await self._check_alive().open_root()
         except SessionLostError as error:
-            raise SessionOpenError("bubblewrap could not set up the session's root file system") from error
+            raise SessionOpenError(f"no session in a root file system: {error.cause}") from error
         self._places = places = RootPlaces(descriptor, self.workdir)
-        await to_thread.run_sync(places.make_workdir, limiter=self._openings)
+        try:
+            await to_thread.run_sync(self._prepare_root, places, limiter=self._openings)
+        except (OSError, TransferError) as error:
+            raise SessionOpenError(
+                f"no session in this root file system: {error}", retryable=False
+            ) from error
+
+    def _prepare_root(self, places: RootPlaces) -> None:
+        places.make_workdir()
+        add_network_files(places, public=self._plan.network == PUBLIC)
 
     async def _in_thread(self, work: Callable[[], None]) -> None:
         await to_thread.run_sync(work, limiter=self._openings)

@@ -7,11 +7,13 @@ Blocking. Each gives names in open directories for ``tree.py`` to work on.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import posixpath
 import stat
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -20,9 +22,13 @@ from .tree import Place, place_of
 
 _OPENAT2 = 437
 """The number of the system call on every architecture (Linux 5.6)."""
-_RESOLVE_IN_ROOT = 0x10
+_RESOLVE = 0x10 | 0x01
+"""RESOLVE_IN_ROOT, and RESOLVE_NO_XDEV: not into /proc and /dev, where this process may do more."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 _MAX_LINKS = 40
+_MAX_TRIES = 100
+"""How often to go on when something was renamed while the kernel followed a path."""
 
 
 class Places(Protocol):
@@ -75,20 +81,51 @@ class DirectoryPlaces:
         resolved = self._inside(path)
         if not os.path.lexists(resolved):
             raise SessionFileNotFoundError(path)
-        with place_of(resolved) as place:
+        with self._place(resolved, make_parents=False) as place:
             yield place
 
     @contextmanager
     def new(self, path: str) -> Iterator[Place]:
         """Find where to put something; a symbolic link inside the session is followed."""
-        with place_of(self._inside(path), make_parents=True) as place:
+        with self._place(self._inside(path), make_parents=True) as place:
             yield place
+
+    @contextmanager
+    def _place(self, resolved: Path, *, make_parents: bool) -> Iterator[Place]:
+        *parents, name = resolved.relative_to(self._root).parts or (".",)
+        with place_of(self._root) as root:
+            names = [root.name, *parents]
+            directory = open_below(root.directory, names, make_parents=make_parents)
+        try:
+            yield Place(directory, name)
+        finally:
+            os.close(directory)
 
     def _inside(self, path: str) -> Path:
         resolved = real_path(self._workdir / path)
         if not resolved.is_relative_to(self._root):
             raise TransferError(path, "outside the session's directory")
         return resolved
+
+
+def open_below(directory: int, names: Sequence[str], *, make_parents: bool) -> int:
+    """
+    Open a directory step by step: what a command turns into a link meanwhile is not followed.
+
+    Raises:
+        OSError: One of the names is a link, or no directory.
+    """
+    current = os.dup(directory)
+    for name in names:
+        try:
+            if make_parents:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=current)
+            below = os.open(name, _STEP, dir_fd=current)
+        finally:
+            os.close(current)
+        current = below
+    return current
 
 
 def real_path(path: Path) -> Path:
@@ -131,6 +168,8 @@ class RootPlaces:
         full = self._absolute(path)
         for _ in range(_MAX_LINKS):
             parent, name = posixpath.split(full)
+            if name in ("", ".", ".."):  # a link's; as a name in the root, it would lead out of it
+                parent, name = full, "."
             try:
                 directory = self._open_directory(parent)
             except (FileNotFoundError, NotADirectoryError):
@@ -141,6 +180,7 @@ class RootPlaces:
                 except FileNotFoundError:
                     raise SessionFileNotFoundError(path) from None
                 if not stat.S_ISLNK(status.st_mode):
+                    self._require_own(path, status)
                     yield Place(directory, name)
                     return
                 full = posixpath.join(parent, os.readlink(name, dir_fd=directory))
@@ -157,6 +197,13 @@ class RootPlaces:
             yield Place(directory, name)
         finally:
             os.close(directory)
+
+    def _require_own(self, path: str, status: os.stat_result) -> None:
+        root = os.fstat(self._root)
+        if stat.S_ISDIR(status.st_mode) and status.st_dev != root.st_dev:
+            raise TransferError(path, "devices and processes are not files of the session")
+        if os.path.samestat(status, root):
+            raise TransferError(path, "the root itself can be neither read nor replaced")
 
     def _absolute(self, path: str) -> str:
         full = posixpath.normpath(posixpath.join(self._workdir, path))
@@ -180,11 +227,14 @@ class RootPlaces:
 
     def _open_directory(self, path: str) -> int:
         """Open a directory, links taken as if the root were that of this process."""
-        how = b"".join(value.to_bytes(8, "little") for value in (_DIRECTORY, 0, _RESOLVE_IN_ROOT))
+        how = b"".join(value.to_bytes(8, sys.byteorder) for value in (_DIRECTORY, 0, _RESOLVE))
         encoded = os.fsencode(path) or b"/"
         if b"\0" in encoded:
             raise ValueError("embedded null byte")
-        descriptor = _libc().syscall(_OPENAT2, self._root, encoded, how, len(how))
+        for _ in range(_MAX_TRIES):
+            descriptor = _libc().syscall(_OPENAT2, self._root, encoded, how, len(how))
+            if descriptor >= 0 or ctypes.get_errno() != errno.EAGAIN:
+                break
         if descriptor < 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), path)

@@ -104,7 +104,7 @@ class Supervisor:
                 env={name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ},
                 stdin=subprocess.PIPE,  # nothing is written to either: each tells the end of the other side
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,  # read only when it does not start; it has next to nothing to say
                 start_new_session=True,
             )
         except OSError:
@@ -176,10 +176,19 @@ class Supervisor:
             await anyio.wait_readable(self._socket)
             _, descriptors, _, _ = socket.recv_fds(self._socket, 1, 1)
         except OSError as error:
-            raise SessionLostError("its supervisor was killed") from error
+            raise SessionLostError(self._last_words()) from error
         if not descriptors:
-            raise SessionLostError("its supervisor was killed")
+            raise SessionLostError(self._last_words())
         return descriptors[0]
+
+    def _last_words(self) -> str:
+        assert self._process.stderr is not None
+        os.set_blocking(self._process.stderr.fileno(), False)
+        with suppress(BlockingIOError):
+            said = os.read(self._process.stderr.fileno(), _CHUNK_BYTES).decode("utf-8", "replace").strip()
+            if said:
+                return f"its supervisor did not start: {said}"
+        return "its supervisor was killed"
 
     async def stop(self) -> None:
         """Have all processes of the session killed and wait until they are gone."""

@@ -1,4 +1,8 @@
-"""Root file systems for local sessions: a directory as it is, or an archive that is unpacked once."""
+"""
+Root file systems for local sessions: a directory as it is, or an archive that is unpacked once.
+
+Each session has a copy-on-write view of one, in which it finds what name resolution needs.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,17 @@ import secrets
 from hashlib import file_digest
 from pathlib import Path
 
-from ..errors import ConfigError, TransferError
+from ..errors import ConfigError, SessionFileNotFoundError, TransferError
 from .directories import remove_tree
+from .places import Places
+from .tree import read_file, write_file
 from .unpacking import Unpacker
 
 _MAX_BYTES = 100 * 1024**3
+_RESOLVER = "/etc/resolv.conf"
+_HOSTS = "/etc/hosts"
+_LOCALHOST = b"127.0.0.1 localhost\n::1 localhost\n"
+_MAX_HOSTS_BYTES = 10 * 1024 * 1024
 
 
 def root_directory(source: Path) -> Path:
@@ -58,3 +68,27 @@ def _unpack(source: Path, place: Path) -> None:
             raise
     finally:
         remove_tree(partial)
+
+
+def add_network_files(places: Places, *, public: bool) -> None:
+    """
+    Put what name resolution needs into a session's root; blocks.
+
+    Args:
+        public: The session has this machine's network, so it resolves names as this machine does.
+    """
+    resolver = Path(_RESOLVER)
+    if public and resolver.is_file():  # in many images it is a link to what only a running system has
+        with places.new(_RESOLVER) as place:
+            write_file(place, resolver.read_bytes(), mode=0o644)
+    if not _knows_hosts(places):
+        with places.new(_HOSTS) as place:
+            write_file(place, _LOCALHOST, mode=0o644)
+
+
+def _knows_hosts(places: Places) -> bool:
+    try:
+        with places.existing(_HOSTS) as place:
+            return bool(read_file(place, max_bytes=_MAX_HOSTS_BYTES).strip())
+    except SessionFileNotFoundError:
+        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import signal
 import subprocess
@@ -41,6 +42,24 @@ async def test_cancelled_at_any_moment_leaves_nothing(
             async with environment.open(plan(run_id)) as session:
                 await session.exec("sleep 1")
         assert await containers_of(docker_client, run_id) == []
+
+
+@pytest.mark.slow
+async def test_asyncios_own_cancellation_leaves_nothing(
+    environment: DockerEnvironment, docker_client: Docker
+) -> None:
+    """An asyncio application that cancels the task by its own means leaves as little."""
+
+    async def hold() -> None:
+        async with environment.open(plan(f"{RUN_ID}-asyncio")) as session:
+            await session.exec("sleep 1")
+
+    for milliseconds in range(5, 480, 40):
+        task = asyncio.create_task(hold())
+        await anyio.sleep(milliseconds / 1000)
+        task.cancel()
+        await asyncio.wait([task])
+        assert await containers_of(docker_client, f"{RUN_ID}-asyncio") == []
 
 
 @pytest.mark.slow

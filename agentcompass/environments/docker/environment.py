@@ -24,7 +24,7 @@ from ...spec.network import NetworkPolicy
 from ..background import background
 from .daemon import FAILURES, Daemon
 from .exec import Commands
-from .finish import finish_if_cancelled
+from .finish import finish
 from .images import Image, Images
 from .leftovers import remove_container, remove_leftovers
 from .network import RestrictedNetwork
@@ -143,8 +143,7 @@ class DockerEnvironment:
             name = f"agentcompass-{_readable(plan.label)}-{secrets.token_hex(6)}"
             session = None
             try:
-                async with finish_if_cancelled():
-                    container = await self._start(connection, name, config)
+                container = await finish(lambda: self._start(connection, name, config))
                 session = await self._session(connection.daemon, container, image, workdir)
                 yield session
             finally:

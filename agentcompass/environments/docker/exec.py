@@ -27,7 +27,7 @@ from ...protocols import DEFAULT_OUTPUT_BYTES, TIMEOUT_EXIT_CODE, ExecResult
 from ..background import background
 from ..output import KeptOutput
 from .daemon import FAILURES
-from .finish import finish_if_cancelled
+from .finish import finish
 
 
 def _script(name: str) -> str:
@@ -168,6 +168,7 @@ class _Command:
         self._mark = mark
         self._stdin = stdin
         self._exec: Exec | None = None
+        self._stream: Stream | None = None
 
     @property
     def ending(self) -> _Ending | None:
@@ -187,24 +188,27 @@ class _Command:
             Whether its deadline hit. Time that the daemon takes to start it does not count.
         """
         line = ["/bin/sh", "-c", _WRAPPER, "sh", str(self._mark), *words]
-        stream: Stream | None = None
         try:
-            async with finish_if_cancelled():
-                with anyio.fail_after(_START_SECONDS):
-                    self._exec = await self._container.exec(line, stdin=True, environment=env, user=user)
-                    stream = self._exec.start()
-                    await _wait_until_ready(stream)
+            stream = await finish(lambda: self._start(line, env, user))
             with anyio.move_on_after(timeout_seconds) as deadline:
                 await _write(stream, self._token + b"\n")
                 await self._attend(stream)
             return deadline.cancelled_caught
         finally:
-            if stream is not None:
+            if self._stream is not None:
                 with anyio.CancelScope(shield=True):
                     if self.ending is None:
-                        await self._end(stream)
+                        await self._end(self._stream)
                     with suppress(AssertionError):  # of aiodocker, when the connection is gone already
-                        await stream.close()
+                        await self._stream.close()
+
+    async def _start(self, line: Sequence[str], env: Mapping[str, str], user: str) -> Stream:
+        """Start the wrapper and wait until it can be killed."""
+        with anyio.fail_after(_START_SECONDS):
+            self._exec = await self._container.exec(line, stdin=True, environment=env, user=user)
+            self._stream = self._exec.start()
+            await _wait_until_ready(self._stream)
+        return self._stream
 
     async def wrapper_exit_code(self) -> int:
         """Return what the daemon knows."""

@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import anyio
-import anyio.lowlevel
 
 _GRACE_SECONDS = 10.0
 
+T = TypeVar("T")
 
-@asynccontextmanager
-async def finish_if_cancelled(hurry: Callable[[], None] | None = None) -> AsyncIterator[None]:
+
+async def finish(work: Callable[[], Awaitable[T]], *, hurry: Callable[[], None] | None = None) -> T:
     """
-    Shield the block; once a cancellation is pending it has ten more seconds, then it is cancelled.
+    Await ``work()`` to its end even if this task is cancelled, by asyncio's own means too.
 
-    An exception of the block is raised as it is. A pending cancellation takes effect after the block.
+    Once that has happened the work has ten more seconds; then the cancellation takes effect.
 
     Args:
         hurry: Called when a cancellation is pending.
     """
-    failure: BaseException | None = None
+    results: list[T] = []
+    failures: list[Exception] = []
+    scope = anyio.CancelScope(shield=True)
+    ended = anyio.Event()
 
-    async def notice_cancellation(scope: anyio.CancelScope) -> None:
+    async def run() -> None:
+        with scope:
+            try:
+                results.append(await work())
+            except Exception as error:  # noqa: BLE001  # raised below: the task group would wrap it
+                failures.append(error)
+        ended.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
         try:
-            await anyio.sleep_forever()
-        finally:
+            await ended.wait()
+        except anyio.get_cancelled_exc_class():
+            scope.deadline = anyio.current_time() + _GRACE_SECONDS
             if hurry is not None:
                 hurry()
-            scope.deadline = anyio.current_time() + _GRACE_SECONDS
-
-    async with anyio.create_task_group() as watch:
-        with anyio.CancelScope(shield=True) as scope:
-            watch.start_soon(notice_cancellation, scope)
-            try:
-                yield
-            except Exception as error:  # noqa: BLE001  # raised below: the task group would wrap it
-                failure = error
-        watch.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    await anyio.lowlevel.checkpoint_if_cancelled()
+            raise
+    if failures:
+        raise failures[0]
+    return results[0]

@@ -13,7 +13,7 @@ from aiodocker.networks import DockerNetwork
 
 from ...errors import SessionOpenError
 from .daemon import FAILURES, Daemon
-from .finish import finish_if_cancelled
+from .finish import finish
 
 _NO_RESOLVER = "192.0.2.1"
 """An address that nobody has (RFC 5737): names of the outside world are the proxy's to resolve."""
@@ -53,8 +53,7 @@ class RestrictedNetwork:
         """
         async with self._lock:
             if self._network is None:
-                async with finish_if_cancelled():
-                    await self._create()
+                await finish(self._create)
         listening = socket.socket()
         try:
             listening.bind((self._gateway, 0))

@@ -24,7 +24,7 @@ from ..tree import TreeCopy, place_of
 from ..unpacking import Unpacker
 from .archive import PackedTree
 from .daemon import FAILURES, Daemon
-from .finish import finish_if_cancelled
+from .finish import finish
 
 _MODE_DIRECTORY, _MODE_LINK = 1 << 31, 1 << 27
 _NOT_REGULAR = _MODE_DIRECTORY | _MODE_LINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19
@@ -91,17 +91,16 @@ class Transfers:
         tree = PackedTree(
             source=source, name=path.lstrip("/"), limiter=self.limiter, uid=self.uid, gid=self.gid
         )
-        async with finish_if_cancelled(tree.stop):
-            try:
-                await self._put(tree)
-            except FAILURES as error:
-                raise tree.failure or error from None
+        await finish(lambda: self._put(tree), hurry=tree.stop)
 
     async def _put(self, tree: PackedTree) -> None:
-        async with self.daemon.request(
-            "PUT", self._path, params={"path": "/"}, data=tree, content_type="application/x-tar"
-        ) as response:
-            await response.read()
+        try:
+            async with self.daemon.request(
+                "PUT", self._path, params={"path": "/"}, data=tree, content_type="application/x-tar"
+            ) as response:
+                await response.read()
+        except FAILURES as error:
+            raise tree.failure or error from None
 
     @property
     def _path(self) -> str:
