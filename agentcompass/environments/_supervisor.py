@@ -82,7 +82,7 @@ def serve(session: int, root: str, limits: list[tuple[int, int]]) -> None:
 
 
 def report_killed(supervisors: dict[int, int]) -> None:
-    """Where a command has killed or stopped its own supervisor, kill what it started, and report it as killed."""
+    """Where a command has killed or stopped its supervisor, kill what it started; report it as killed."""
     killed = collect(supervisors)
     deadline = time.monotonic() + KILL_SECONDS
     while killed and (orphans := descendants(spared=supervisors)) and time.monotonic() < deadline:

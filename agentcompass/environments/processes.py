@@ -133,6 +133,8 @@ class Supervisor:
                 with anyio.move_on_after(timeout_seconds) as deadline:
                     await wires.send_descriptors(self._socket)
                     report = await wires.attend(request, stdin, outputs)
+            except ConnectionError as error:
+                raise SessionLostError(self._last_words()) from error
             finally:
                 if report is None:
                     await wires.kill()
@@ -140,7 +142,9 @@ class Supervisor:
             if report is not None:
                 wires.detach()
         timed_out = report is None and deadline.cancelled_caught
-        exit_code = TIMEOUT_EXIT_CODE if timed_out else _exit_code(report, command.cwd)
+        if report is None and not timed_out:
+            raise SessionLostError(self._last_words())
+        exit_code = _exit_code(report, command.cwd) if report else TIMEOUT_EXIT_CODE
         return ExecResult(
             exit_code=exit_code,
             stdout_bytes=outputs[0].content,
@@ -187,7 +191,7 @@ class Supervisor:
         with suppress(BlockingIOError):
             said = os.read(self._process.stderr.fileno(), _CHUNK_BYTES).decode("utf-8", "replace").strip()
             if said:
-                return f"its supervisor did not start: {said}"
+                return f"its supervisor failed: {said}"
         return "its supervisor was killed"
 
     async def stop(self) -> None:
@@ -207,8 +211,8 @@ class Supervisor:
         with self._process:
             try:
                 return self._process.wait(0.5) == 0
-            except subprocess.TimeoutExpired:
-                self._process.kill()
+            except subprocess.TimeoutExpired:  # bubblewrap alone would leave process 1 of its session alive
+                os.killpg(self._process.pid, signal.SIGKILL)
         return False
 
 
@@ -243,8 +247,6 @@ class _Wires:
                 break
             except BlockingIOError:
                 await anyio.wait_writable(session)
-            except ConnectionError as error:
-                raise SessionLostError("its supervisor was killed") from error
         self._theirs.close()
 
     async def attend(
@@ -328,7 +330,7 @@ async def _write_all(descriptor: int, data: bytes) -> None:
             return
 
 
-def _exit_code(report: _Report | None, cwd: str) -> int:
+def _exit_code(report: _Report, cwd: str) -> int:
     match report:
         case _Report("exit", number):
             return number
@@ -341,8 +343,6 @@ def _exit_code(report: _Report | None, cwd: str) -> int:
             raise ExecError(f"the command cannot start in {cwd!r}: {reason}", retryable=False)
         case _Report(_, number):
             raise ExecError(f"no process could be started for the command: {os.strerror(number)}")
-        case None:
-            raise SessionLostError("its supervisor was killed")
 
 
 def kill_marked(marker: str) -> None:

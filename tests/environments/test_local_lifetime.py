@@ -73,11 +73,14 @@ async def test_removed_directory_is_a_lost_session(session: LocalSession) -> Non
     assert not session.root.exists()
 
 
-async def test_command_that_kills_its_supervisor_has_killed_itself(environment: LocalEnvironment) -> None:
+@pytest.mark.parametrize("number", ["KILL", "STOP"])
+async def test_command_that_kills_its_supervisor_has_killed_itself(
+    environment: LocalEnvironment, number: str
+) -> None:
     """Its exit code says so, all that it started is gone, and other commands are not disturbed."""
     async with environment.open(PLAN) as session:
         await session.exec("sleep 1000 &")
-        result = await session.exec("setsid sleep 1001 & kill -9 $PPID; sleep 1002")
+        result = await session.exec(f"setsid sleep 1001 & kill -{number} $PPID; sleep 1002")
         assert result.exit_code == 137
         listed = await session.exec("ps -e -o args")
         assert "sleep 1000" in listed.stdout
