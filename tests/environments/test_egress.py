@@ -397,6 +397,30 @@ async def test_what_is_not_tls_is_relayed() -> None:
         assert await _tunnel(net, "allowed.test", b"SSH-2.0-x\r\n") == b"echo SSH-2.0-x\r\n"
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"GET / HTTP/1.1\r\nHost: other.test\r\n\r\n"],
+        [b"G", b"ET / HTTP", b"/1.1\r\nHost: other.test\r\n\r\n"],
+        [b"\r\n", b"get / HTTP/1.0\r\n\r\n"],
+        [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
+    ],
+)
+async def test_plain_http_in_a_tunnel_is_cut(pieces: list[bytes]) -> None:
+    """Its requests could name any host that the server has."""
+    async with outside(*LOCAL) as net:
+        assert await _tunnel(net, "allowed.test", *pieces) == b""
+    assert net.requests == []
+    assert net.denied == [f"allowed.test:{net.port} (plain HTTP in a tunnel)"]
+
+
+@pytest.mark.parametrize("data", [b"PING\r\n", b"EHLO me\r\n", b"\x00\x01binary", b"user name\n"])
+async def test_other_protocols_get_through_a_tunnel(data: bytes) -> None:
+    """What a client says first is passed on as it is."""
+    async with outside(*LOCAL) as net:
+        assert await _tunnel(net, "allowed.test", data) == b"echo " + data
+
+
 async def test_tunnel_that_is_not_allowed() -> None:
     """Refused before anything is connected."""
     async with outside("allowed.test") as net:
@@ -412,7 +436,7 @@ async def test_broken_connections_do_not_end_the_proxy() -> None:
             async with await net.connect() as stream:
                 await stream.send(garbage or b"G")
         assert await _tunnel(net, "allowed.test", b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00") == b""
-        assert await _tunnel(net, "allowed.test", b"hi") == b"echo hi"
+        assert await _tunnel(net, "allowed.test", b"hi\n") == b"echo hi\n"
 
 
 async def test_refusals_are_reported_up_to_a_limit() -> None:

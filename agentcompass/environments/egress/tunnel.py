@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 
 import anyio
@@ -12,6 +13,8 @@ from ...spec.network import normal_host
 from .http import ClientConnection, Target
 from .tls import HANDSHAKE, MAX_HELLO_BYTES, HelloError, server_name
 
+_UNFINISHED_REQUEST = re.compile(rb"[\r\n]*(?:[A-Za-z-]{1,32}(?: [^\n]*)?)?")
+"""What may still become, or is but for its end, the first line of an HTTP request."""
 _CHUNK_BYTES = 64 * 1024
 _HELLO_SECONDS = 30.0
 _IDLE_SECONDS = 300.0
@@ -25,10 +28,11 @@ async def tunnel(client: ClientConnection, target: Target, upstream: ByteStream)
     """
     Relay both directions until both have ended, or nothing moves for some minutes.
 
-    What does not begin like TLS is relayed as it is: the address has been checked.
+    What begins like neither TLS nor HTTP is relayed as it is: the address has been checked. Plain HTTP has
+    to go without a tunnel, because its requests can name any host that the server has.
 
     Raises:
-        HijackedTunnelError: A TLS connection names another server.
+        HijackedTunnelError: A TLS connection names another server, or there is plain HTTP.
     """
     await client.send(h11.Response(status_code=200, reason="Connection established", headers=[]))
     early, _ = client.http.trailing_data
@@ -38,7 +42,7 @@ async def tunnel(client: ClientConnection, target: Target, upstream: ByteStream)
             both.start_soon(_relay, upstream, client.stream, idle)
             try:
                 first = await _first_bytes(client.stream, early)
-                _check_hello(first, target)
+                _check_first_bytes(first, target)
             except HijackedTunnelError as error:  # raised below: the task group would wrap it
                 failure = error
                 both.cancel_scope.cancel()
@@ -50,13 +54,13 @@ async def tunnel(client: ClientConnection, target: Target, upstream: ByteStream)
 
 
 async def _first_bytes(stream: ByteStream, early: bytes) -> bytes:
-    """Receive what tells whether this is TLS, and the whole client hello if it is; empty at the end."""
+    """Receive what tells what this is: the whole client hello of TLS, else a line that could be a request."""
     data = early
     try:
         if not data:
             data = await stream.receive(_CHUNK_BYTES)
         with anyio.fail_after(_HELLO_SECONDS):
-            while data[0] == HANDSHAKE and len(data) < MAX_HELLO_BYTES and server_name(data) is None:
+            while len(data) < MAX_HELLO_BYTES and _is_undecided(data):
                 data += await stream.receive(_CHUNK_BYTES)
     except anyio.EndOfStream:
         pass
@@ -65,9 +69,21 @@ async def _first_bytes(stream: ByteStream, early: bytes) -> bytes:
     return data
 
 
-def _check_hello(data: bytes, target: Target) -> None:
+def _is_undecided(data: bytes) -> bool:
+    if data[0] == HANDSHAKE:
+        return server_name(data) is None
+    return _UNFINISHED_REQUEST.fullmatch(data) is not None
+
+
+def _check_first_bytes(data: bytes, target: Target) -> None:
     if not data or data[0] != HANDSHAKE:
+        if _UNFINISHED_REQUEST.fullmatch(data.lstrip(b"\r\n").partition(b"\n")[0]) and b" HTTP/" in data:
+            raise HijackedTunnelError("plain HTTP in a tunnel")
         return
+    _check_hello(data, target)
+
+
+def _check_hello(data: bytes, target: Target) -> None:
     named = server_name(data)
     if named is None:
         raise HijackedTunnelError("TLS: incomplete client hello")
