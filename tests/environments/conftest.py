@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcompass.environments.local import LocalEnvironment, LocalParams, LocalSession
+from agentcompass.environments.local import LocalEnvironment, LocalParams
+from agentcompass.environments.local_session import LocalSession
 from agentcompass.protocols import SessionPlan
 
 NOBODY = 65534

@@ -17,7 +17,8 @@ import pytest
 from anyio import create_task_group, fail_after, lowlevel, sleep, sleep_forever, to_thread
 
 from agentcompass.environments import bubblewrap
-from agentcompass.environments.local import LocalEnvironment, LocalParams, LocalSession
+from agentcompass.environments.local import LocalEnvironment, LocalParams
+from agentcompass.environments.local_session import LocalSession
 from agentcompass.errors import ConfigError, SessionLostError, SessionOpenError
 from agentcompass.protocols import SessionPlan
 from agentcompass.spec.network import PUBLIC, NetworkPolicy

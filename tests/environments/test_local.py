@@ -13,7 +13,8 @@ import psutil
 import pytest
 from anyio import create_task_group, fail_after, sleep, to_thread
 
-from agentcompass.environments.local import LocalEnvironment, LocalParams, LocalSession
+from agentcompass.environments.local import LocalEnvironment, LocalParams
+from agentcompass.environments.local_session import LocalSession
 from agentcompass.errors import ExecError, SessionOpenError, TransferError
 from agentcompass.protocols import SessionPlan
 

@@ -15,7 +15,8 @@ import psutil
 import pytest
 from anyio import CancelScope, create_task_group, fail_after, lowlevel, sleep_forever, to_thread
 
-from agentcompass.environments.local import LocalEnvironment, LocalParams, LocalSession
+from agentcompass.environments.local import LocalEnvironment, LocalParams
+from agentcompass.environments.local_session import LocalSession
 from agentcompass.errors import ConfigError, SessionLostError, SessionOpenError
 from agentcompass.protocols import SessionPlan
 

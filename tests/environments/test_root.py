@@ -13,7 +13,8 @@ import pytest
 from anyio import to_thread
 
 from agentcompass.environments.bubblewrap import Bubblewrap
-from agentcompass.environments.local import LocalEnvironment, LocalParams, LocalSession
+from agentcompass.environments.local import LocalEnvironment, LocalParams
+from agentcompass.environments.local_session import LocalSession
 from agentcompass.environments.root_file_systems import root_directory
 from agentcompass.errors import ConfigError, SessionFileNotFoundError, SessionOpenError, TransferError
 from agentcompass.protocols import SessionPlan
