@@ -166,6 +166,9 @@ class LocalSession:
                 await self._supervisor.stop()
             dispose = self._dispose
             await to_thread.run_sync(dispose, abandon_on_cancel=True, limiter=self._openings)
+        if self._plan.keep and self._directory is not None:
+            files = self.root / ("changes" if self._has_root else "work")
+            self._plan.note(f"kept session; look into it: cd {files}; remove it: rm -rf {self.root}")
 
     def _dispose(self) -> None:
         if isinstance(self._places, RootPlaces):

@@ -148,7 +148,9 @@ async def test_kept_session_keeps_its_files_but_no_process(
     environment: LocalEnvironment, root_dir: Path
 ) -> None:
     """For looking at afterwards; the next run does not take it for abandoned."""
-    async with environment.open(SessionPlan(run_id="run", label="task", keep=True)) as session:
+    notes: list[str] = []
+    plan = SessionPlan(run_id="run", label="task", keep=True, note=notes.append)
+    async with environment.open(plan) as session:
         await session.write("evidence", b"x")
         await session.exec("setsid sleep 1000 &")
     assert await to_thread.run_sync(survivors, session) == []
@@ -156,6 +158,7 @@ async def test_kept_session_keeps_its_files_but_no_process(
     assert (session.root / "work" / "evidence").read_bytes() == b"x"
     assert leftovers(root_dir) == [session.root.name]
     assert children() == 0
+    assert notes == [f"kept session; look into it: cd {session.root}/work; remove it: rm -rf {session.root}"]
 
 
 @pytest.mark.slow
