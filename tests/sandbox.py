@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from typing import NoReturn
 
 import pytest
 
@@ -13,7 +14,7 @@ REQUIRED = "AGENTCOMPASS_REQUIRE_SANDBOXES"
 """The environment variable with which CI says that such tests must not be skipped."""
 
 
-def skip(reason: str) -> None:
+def skip(reason: str) -> NoReturn:
     """Skip a test, or fail it where skipping is not allowed."""
     if os.environ.get(REQUIRED):
         pytest.fail(f"{REQUIRED} is set, but: {reason}")

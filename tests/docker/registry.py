@@ -89,7 +89,9 @@ class _Handler(BaseHTTPRequestHandler):
             registry.requests["manifest"] += 1
             if registry.failures:
                 status = registry.failures.pop(0)
-                code = {404: "MANIFEST_UNKNOWN", 429: "TOOMANYREQUESTS"}.get(status, "UNKNOWN")
+                code = {401: "UNAUTHORIZED", 404: "MANIFEST_UNKNOWN", 429: "TOOMANYREQUESTS"}.get(
+                    status, "UNKNOWN"
+                )
                 self._send(status, b'{"errors": [{"code": "%s"}]}' % code.encode(), "application/json")
             else:
                 self._send(200, content["manifest"], _MANIFEST)

@@ -21,6 +21,9 @@ from .registry import Registry, serving
 
 pytestmark = pytest.mark.anyio
 
+_CONTEXT = "agentcompass-test.context"
+"""The label of images that tests build."""
+
 
 @pytest.fixture
 async def pulled(registry: Registry, docker_client: Docker) -> AsyncIterator[Registry]:
@@ -106,6 +109,15 @@ async def test_image_that_does_not_exist(registry: Registry) -> None:
                 pass
 
 
+async def test_registry_that_wants_a_login(registry: Registry) -> None:
+    """The error says what the registry said, and that a login may be missing."""
+    registry.failures[:] = [401] * 100
+    async with docker_environment(image=registry.image) as environment:
+        with pytest.raises(SessionOpenError, match=r"unauthorized.*does it need a login"):
+            async with environment.open(plan()):
+                pass
+
+
 async def test_pull_never(registry: Registry) -> None:
     """Nothing is asked of a registry."""
     async with docker_environment(image=registry.image, pull="never") as environment:
@@ -160,25 +172,29 @@ async def test_full_disk_evicts_only_what_the_run_has_brought(
 
 
 @pytest.fixture
-def context(tmp_path: Path, busybox_image: str) -> Path:
+async def context(tmp_path: Path, busybox_image: str, docker_client: Docker) -> AsyncIterator[Path]:
+    """Return a context; what is built of it goes afterwards."""
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "tool").write_text("#!/bin/sh\necho built\n")
     (tmp_path / "files" / "tool").chmod(0o755)
     (tmp_path / "Dockerfile").write_text(
-        f"FROM {busybox_image}\nARG WORD=none\nCOPY files /opt\nRUN echo $WORD >/word\nWORKDIR /built\n"
+        f"FROM {busybox_image}\nLABEL {_CONTEXT}={tmp_path}\nARG WORD=none\n"
+        "COPY files /opt\nRUN echo $WORD >/word\nWORKDIR /built\n"
     )
-    return tmp_path
+    yield tmp_path
+    for name in await _built_of(tmp_path, docker_client):
+        await docker_client.images.delete(name)
 
 
-async def _images(docker: Docker) -> int:
-    tags = [tag for image in await docker.images.list() for tag in image["RepoTags"] or []]
-    return sum(tag.startswith(f"{module.BUILT_REPOSITORY}:") for tag in tags)
+async def _built_of(context: Path, docker: Docker) -> list[str]:
+    """Return the names of images built of a context; other processes build at the same time."""
+    found = await docker.images.list(filters={"label": [f"{_CONTEXT}={context}"]})
+    return [name for image in found for name in image["RepoTags"] or []]
 
 
 async def test_build_once_and_again_only_after_a_change(context: Path, docker_client: Docker) -> None:
     """Five at once make one image, a second environment none, a changed file another one."""
     build = ImageBuild(context=context, args={"WORD": str(context)})
-    before = await _images(docker_client)
     outputs: list[str] = []
 
     async def use() -> None:
@@ -196,11 +212,11 @@ async def test_build_once_and_again_only_after_a_change(context: Path, docker_cl
                 tasks.start_soon(share)
     await use()
     assert outputs == [f"built\n{context}\n/built\n"] * 6
-    assert await _images(docker_client) == before + 1
+    assert len(await _built_of(context, docker_client)) == 1
     (context / "files" / "tool").write_text("#!/bin/sh\necho changed\n")
     await use()
     assert outputs[-1].startswith("changed\n")
-    assert await _images(docker_client) == before + 2
+    assert len(await _built_of(context, docker_client)) == 2
 
 
 async def test_build_that_fails_shows_the_end_of_its_log(context: Path, busybox_image: str) -> None:
