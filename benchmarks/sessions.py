@@ -107,15 +107,13 @@ async def report_docker(quick: bool) -> None:
     environment = DockerEnvironment(DockerParams(image=IMAGE))
     try:
         await environment.check([])
-    except ConfigError as error:
-        show("containers", f"not measured: {error}")
-        return
-    try:
         async with aiodocker.Docker() as docker:
             await import_image(docker)
             await report_one_by_one(bare(docker), ours(environment), 3 if quick else 20)
             await report_at_once(bare(docker), ours(environment), 1 if quick else 5)
         await report_transfers(environment, 1 if quick else 5)
+    except ConfigError as error:
+        show("containers", f"not measured: {error}")
     finally:
         await environment.aclose()
 

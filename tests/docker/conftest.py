@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from aiodocker import Docker
@@ -11,6 +12,13 @@ from .. import sandbox
 from . import daemon
 from .images import busybox_archive, imported, small_archive
 from .registry import Registry, serving
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the daemon time on a busy machine."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(60))
 
 
 @pytest.fixture

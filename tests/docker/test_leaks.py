@@ -31,6 +31,7 @@ async def environment(busybox_image: str) -> AsyncIterator[DockerEnvironment]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("part", range(2))
 async def test_cancelled_at_any_moment_leaves_nothing(
     environment: DockerEnvironment, docker_client: Docker, part: int
@@ -45,6 +46,7 @@ async def test_cancelled_at_any_moment_leaves_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(120)
 async def test_asyncios_own_cancellation_leaves_nothing(
     environment: DockerEnvironment, docker_client: Docker
 ) -> None:
