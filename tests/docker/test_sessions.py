@@ -157,7 +157,7 @@ async def test_image_without_a_shell(docker_client: Docker, empty_image: str) ->
         docker_environment(image=empty_image) as environment,
         environment.open(plan(f"{RUN_ID}-no-shell")) as session,
     ):
-        with pytest.raises(SessionLostError, match="no /bin/sh"):
+        with pytest.raises(SessionLostError, match="/bin/sh"):
             await session.exec("true")
     assert await containers_of(docker_client, f"{RUN_ID}-no-shell") == []
 

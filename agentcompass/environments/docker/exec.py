@@ -108,6 +108,8 @@ class Commands:
                 timeout_seconds=timeout_seconds,
             )
             code = TIMEOUT_EXIT_CODE if timed_out else await self._exit_code(command, cwd)
+        except SessionLostError as error:
+            raise SessionLostError(await self.cause_of_death() or error.cause) from error
         except (*FAILURES, TimeoutError) as error:
             reason = str(error) or f"the daemon took more than {_START_SECONDS:g} s to start a command"
             raise SessionLostError(await self.cause_of_death() or reason) from error
