@@ -16,6 +16,10 @@ Address = IPv4Address | IPv6Address
 NetworkMode = Literal["public", "no-network", "allowlist", "denylist"]
 
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+"""What no domain ends in: resolvers would read such a name as an address (``127.1``, ``0x7f000001``)."""
+_MAX_NAME_CHARACTERS = 253
+_MAPPED = IPv6Network("::ffff:0:0/96")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +76,24 @@ def parse_host(text: str) -> HostPattern:
 
 def normal_host(host: str) -> str:
     """
-    Return a host name as policies compare it: lower case, IDNA form, no final dot.
+    Return a host as policies compare it: a name in lower case and IDNA form, no final dot; or an address.
 
     Raises:
-        ValueError: It is no host name.
+        ValueError: It is neither. An address with a scope (``fe80::1%eth0``) is none either.
     """
     bare = host.strip("[]")
     try:
-        return str(ip_address(bare))
+        address = ip_address(bare)
     except ValueError:
         return _name(bare, host)
+    if "%" in bare:
+        raise ValueError(f"{host!r} has a scope, which could hide what address it is")
+    return str(unmapped(address))
+
+
+def unmapped(address: Address) -> Address:
+    """Return an IPv4 address that is written as an IPv6 one (``::ffff:1.2.3.4``) as what it is."""
+    return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
 
 
 def _split_port(text: str) -> tuple[str, int | None]:
@@ -97,17 +109,22 @@ def _network(text: str) -> IPv4Network | IPv6Network | None:
     if "/" not in text and not text.replace(".", "").isdigit() and ":" not in text:
         return None
     try:
-        return ip_network(text)
+        network = ip_network(text.replace("%", "/%"))  # a scope is no part of a policy
     except ValueError as error:
         raise ValueError(f"{text!r} is no address or CIDR range: {error}") from None
+    if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
+        return IPv4Network((network.network_address.packed[-4:], network.prefixlen - 96))
+    return network
 
 
 def _name(text: str, shown: str) -> str:
     try:
-        name = text.rstrip(".").encode("idna").decode().lower()
+        name = text[: _MAX_NAME_CHARACTERS + 2].rstrip(".").encode("idna").decode().lower()
     except UnicodeError:
         name = ""
-    if not name or not all(_LABEL.fullmatch(label) for label in name.split(".")):
+    labels = name.split(".")
+    is_name = all(_LABEL.fullmatch(label) for label in labels) and not _NUMBER.fullmatch(labels[-1])
+    if not is_name or len(name) > _MAX_NAME_CHARACTERS:
         raise ValueError(f"{shown!r} is no host name, *.domain, IP address or CIDR range")
     return name
 

@@ -142,8 +142,12 @@ class DockerEnvironment:
             config["Labels"] = labels(connection.owner, run_id=plan.run_id, trial=plan.label, keep=plan.keep)
             name = f"agentcompass-{_readable(plan.label)}-{secrets.token_hex(6)}"
             session = None
+            connection.unremoved.append(
+                name
+            )  # unless we learn what became of it, it is looked for at the end
             try:
                 container = await finish(lambda: self._start(connection, name, config))
+                connection.unremoved.remove(name)
                 session = await self._session(connection.daemon, container, image, workdir)
                 yield session
             finally:

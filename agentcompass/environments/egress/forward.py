@@ -20,16 +20,22 @@ _HOP_BY_HOP = frozenset(
 async def forward(
     client: ClientConnection, request: h11.Request, target: Target, upstream: ByteStream
 ) -> bool:
-    """Forward a request to a connected server; return whether the client may send another one."""
+    """Forward a request to a connected server; return whether the client can send another one."""
     server = HttpConnection(upstream, h11.CLIENT)
     headers = [(b"Host", target.authority.encode()), (b"Connection", b"close"), *_end_to_end(request.headers)]
     await server.send(h11.Request(method=request.method, target=target.path, headers=headers))
     async with anyio.create_task_group() as both:
         both.start_soon(_forward_body, client, server)
-        await _forward_response(client, server)
+        response = await _response(server)
+        if response is not None:
+            await _forward_response(client, server, response)
         both.cancel_scope.cancel()
+    if response is None:
+        await client.answer(502, f"{target} was connected to but gave no answer in HTTP")
+        return False
     if client.http.our_state is not h11.DONE or client.http.their_state is not h11.DONE:
-        return False  # the server answered before it had the whole body, or the client wants to close
+        await client.finish()  # the server did not wait for the whole body, or the client wants to close
+        return False
     client.http.start_next_cycle()
     return True
 
@@ -39,25 +45,34 @@ def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, byt
     named = {
         word.strip().lower() for name, value in pairs if name == b"connection" for word in value.split(b",")
     }
+    if any(name == b"transfer-encoding" for name, _ in pairs):
+        named.add(b"content-length")  # the server might go by that one
     return [(name, value) for name, value in pairs if name not in _HOP_BY_HOP and name not in named]
 
 
 async def _forward_body(client: ClientConnection, server: HttpConnection) -> None:
     while isinstance(event := await client.next_event(), h11.Data):
-        await server.send(h11.Data(data=event.data))
+        try:
+            await server.send(h11.Data(data=event.data))
+        except anyio.BrokenResourceError:
+            return  # it may have answered already
     if isinstance(event, h11.EndOfMessage):
         await server.send(h11.EndOfMessage())
 
 
-async def _forward_response(client: ClientConnection, server: HttpConnection) -> None:
-    while isinstance(event := await server.next_event(), h11.InformationalResponse):
-        pass  # they are for us: the client got its own
-    if not isinstance(event, h11.Response):
-        await client.answer(502, "the server closed the connection without an answer")
-        return
-    await client.send(
-        h11.Response(status_code=event.status_code, reason=event.reason, headers=_end_to_end(event.headers))
-    )
+async def _response(server: HttpConnection) -> h11.Response | None:
+    """Wait for the head of the response; None if there will be none."""
+    try:
+        while isinstance(event := await server.next_event(), h11.InformationalResponse):
+            pass  # they are for us: the client got its own
+    except (h11.RemoteProtocolError, anyio.BrokenResourceError, TimeoutError):
+        return None
+    return event if isinstance(event, h11.Response) else None
+
+
+async def _forward_response(client: ClientConnection, server: HttpConnection, response: h11.Response) -> None:
+    headers = _end_to_end(response.headers)
+    await client.send(h11.Response(status_code=response.status_code, reason=response.reason, headers=headers))
     while isinstance(data := await server.next_event(), h11.Data):
         await client.send(h11.Data(data=data.data))
     if isinstance(data, h11.EndOfMessage):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address
 
 import anyio
 
-from ...spec.network import Address, NetworkPolicy, normal_host
+from ...spec.network import Address, NetworkPolicy, normal_host, unmapped
 
 Resolver = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 _THIS_NETWORK = IPv4Network("0.0.0.0/8")
-_NAT64 = IPv6Network("64:ff9b::/96")
+_TRANSLATED = tuple(
+    IPv6Network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96", "::/96")
+)
+"""Addresses whose last four bytes may become an IPv4 address on the way (RFC 6052, 8215, 2765, 4291)."""
 _METADATA = frozenset(
     ip_address(text) for text in ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16")
 )
@@ -73,12 +77,12 @@ class Guard:
 
     async def _found(self, name: str, port: int) -> Sequence[Address]:
         try:
-            return [_plain(ip_address(name))]
+            return [ip_address(name)]
         except ValueError:
             pass
         try:
             with anyio.fail_after(_RESOLVE_SECONDS):
-                return [_plain(address) for address in await self._resolve(name, port)]
+                return [unmapped(address) for address in await self._resolve(name, port)]
         except (OSError, UnicodeError) as error:  # a time-out is an OSError
             raise UnresolvableError(str(error)) from error
 
@@ -89,18 +93,13 @@ class Guard:
         return not local or self._policy.names_address(name, port, address)
 
 
-def _plain(address: Address) -> Address:
-    """Return an IPv4 address that is written as an IPv6 one as what it is."""
-    return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
-
-
 def _forms(address: Address) -> Sequence[Address]:
     """Return an address and the IPv4 address that a translator on the way would make of it."""
     if isinstance(address, IPv4Address):
         return [address]
-    embedded = address.sixtofour or (
-        IPv4Address(address.packed[-4:]) if address in _NAT64 else address.teredo and address.teredo[1]
-    )
+    if any(address in network for network in _TRANSLATED):
+        return [address, IPv4Address(address.packed[-4:])]
+    embedded = address.sixtofour or (address.teredo and address.teredo[1])
     return [address, embedded] if embedded else [address]
 
 
@@ -117,11 +116,18 @@ def _is_local(address: Address) -> bool:
 
 
 def _is_ours(address: Address) -> bool:
-    """Whether an address is one of this machine's: only then can a socket be bound to it."""
+    """
+    Tell whether an address is one of this machine's: only then can a socket be bound to it.
+
+    Raises:
+        OSError: It cannot be found out, e.g. for want of file descriptors; nobody may guess "no" then.
+    """
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((str(address), 0))
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            return False
+        raise
     return True

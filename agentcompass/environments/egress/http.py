@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ _MAX_HEAD_BYTES = 64 * 1024
 _CHUNK_BYTES = 64 * 1024
 _HEAD_SECONDS = 30.0
 _IDLE_SECONDS = 300.0
+_DISCARD_SECONDS = 5.0
 
 
 class BadRequestError(Exception):
@@ -116,7 +118,7 @@ class ClientConnection(HttpConnection):
         return event if isinstance(event, h11.Request) else None
 
     async def answer(self, status: int, text: str) -> None:
-        """Answer with a line of text, after which the connection is closed."""
+        """Answer with a line of text, and end the connection."""
         body = f"{text}\n".encode("utf-8", "replace")
         headers = [
             ("Content-Type", "text/plain; charset=utf-8"),
@@ -130,3 +132,11 @@ class ClientConnection(HttpConnection):
         )
         await self.send(h11.Data(data=body))
         await self.send(h11.EndOfMessage())
+        await self.finish()
+
+    async def finish(self) -> None:
+        """Say that no more will come, and take what the client still sends: closing on it would reset all."""
+        with suppress(anyio.EndOfStream), anyio.move_on_after(_DISCARD_SECONDS):
+            await self.stream.send_eof()
+            while True:
+                await self.stream.receive(_CHUNK_BYTES)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 HANDSHAKE = 22
 """The first byte of a TLS connection."""
-MAX_HELLO_BYTES = 64 * 1024
+MAX_HELLO_BYTES = 16 * 1024
+"""Several times what clients send; what there is is read again with every further piece."""
 _CLIENT_HELLO = 1
 _SERVER_NAME = 0
 _HOST_NAME = 0
@@ -32,7 +33,7 @@ def server_name(data: bytes) -> str | None:
 
 def _handshake(data: bytes) -> bytes:
     """Join the content of the records: a hello may be spread over several."""
-    content, at = b"", 0
+    content, at = bytearray(), 0
     while len(data) - at >= 5:
         kind, major = data[at], data[at + 1]
         size = int.from_bytes(data[at + 3 : at + 5], "big")
@@ -42,7 +43,7 @@ def _handshake(data: bytes) -> bytes:
         at += 5 + size
     if not content and len(data) >= 5:
         raise HelloError("no TLS handshake record")
-    return content
+    return bytes(content)
 
 
 class _Reader:

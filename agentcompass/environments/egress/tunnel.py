@@ -13,8 +13,11 @@ from ...spec.network import normal_host
 from .http import ClientConnection, Target
 from .tls import HANDSHAKE, MAX_HELLO_BYTES, HelloError, server_name
 
-_UNFINISHED_REQUEST = re.compile(rb"[\r\n]*(?:[A-Za-z-]{1,32}(?: [^\n]*)?)?")
-"""What may still become, or is but for its end, the first line of an HTTP request."""
+_LINE = rb"\s*[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t\v\f\r]"
+_REQUEST = re.compile(_LINE + rb"[^\n]*HTTP/", re.IGNORECASE)
+"""The first line of an HTTP request, as far as the most forgiving server would take it."""
+_UNFINISHED_REQUEST = re.compile(rb"(?:%b[^\0\n]*|\s*[^\s\0-\x20\x7f-\xff]*)" % _LINE)
+"""What may still become one."""
 _CHUNK_BYTES = 64 * 1024
 _HELLO_SECONDS = 30.0
 _IDLE_SECONDS = 300.0
