@@ -109,7 +109,9 @@ def _network(text: str) -> IPv4Network | IPv6Network | None:
     if "/" not in text and not text.replace(".", "").isdigit() and ":" not in text:
         return None
     try:
-        network = ip_network(text.replace("%", "/%"))  # a scope is no part of a policy
+        if "%" in text:
+            raise ValueError("an address of a policy has no scope")
+        network = ip_network(text)
     except ValueError as error:
         raise ValueError(f"{text!r} is no address or CIDR range: {error}") from None
     if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):

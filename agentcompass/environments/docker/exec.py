@@ -109,7 +109,9 @@ class Commands:
             )
             code = TIMEOUT_EXIT_CODE if timed_out else await self._exit_code(command, cwd)
         except SessionLostError as error:
-            raise SessionLostError(await self.cause_of_death() or error.cause) from error
+            death = await self.cause_of_death()
+            known = not death or death in error.cause
+            raise SessionLostError(error.cause if known else f"{error.cause}; {death}") from error
         except (*FAILURES, TimeoutError) as error:
             reason = str(error) or f"the daemon took more than {_START_SECONDS:g} s to start a command"
             raise SessionLostError(await self.cause_of_death() or reason) from error

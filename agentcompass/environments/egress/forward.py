@@ -23,9 +23,9 @@ async def forward(
     """Forward a request to a connected server; return whether the client can send another one."""
     server = HttpConnection(upstream, h11.CLIENT)
     headers = [(b"Host", target.authority.encode()), (b"Connection", b"close"), *_end_to_end(request.headers)]
-    await server.send(h11.Request(method=request.method, target=target.path, headers=headers))
+    head = h11.Request(method=request.method, target=target.path, headers=headers)
     async with anyio.create_task_group() as both:
-        both.start_soon(_forward_body, client, server)
+        both.start_soon(_forward_request, client, server, head)
         response = await _response(server)
         if response is not None:
             await _forward_response(client, server, response)
@@ -50,14 +50,17 @@ def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, byt
     return [(name, value) for name, value in pairs if name not in _HOP_BY_HOP and name not in named]
 
 
-async def _forward_body(client: ClientConnection, server: HttpConnection) -> None:
-    while isinstance(event := await client.next_event(), h11.Data):
+async def _forward_request(client: ClientConnection, server: HttpConnection, head: h11.Request) -> None:
+    event: h11.Event = head
+    while True:
         try:
-            await server.send(h11.Data(data=event.data))
+            await server.send(event)
         except anyio.BrokenResourceError:
             return  # it may have answered already
-    if isinstance(event, h11.EndOfMessage):
-        await server.send(h11.EndOfMessage())
+        if isinstance(event, h11.EndOfMessage):
+            return
+        received = await client.next_event()
+        event = h11.Data(data=received.data) if isinstance(received, h11.Data) else h11.EndOfMessage()
 
 
 async def _response(server: HttpConnection) -> h11.Response | None:

@@ -14,10 +14,8 @@ from ...spec.network import Address, NetworkPolicy, normal_host, unmapped
 Resolver = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 _THIS_NETWORK = IPv4Network("0.0.0.0/8")
-_TRANSLATED = tuple(
-    IPv6Network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96", "::/96")
-)
-"""Addresses whose last four bytes may become an IPv4 address on the way (RFC 6052, 8215, 2765, 4291)."""
+_TRANSLATED = tuple(IPv6Network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96"))
+"""Whose last four bytes may become an IPv4 address on the way (RFC 6052, 8215, 2765)."""
 _METADATA = frozenset(
     ip_address(text) for text in ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16")
 )

@@ -22,6 +22,7 @@ from .tunnel import HijackedTunnelError, tunnel
 _MAX_CONNECTIONS = 256
 _MAX_REPORTS = 100
 _CONNECT_SECONDS = 20.0
+_ACCEPT_PAUSE_SECONDS = 0.1
 _USER = "session"
 _BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
 """How the end of a connection shows, time-outs included."""
@@ -62,8 +63,20 @@ class EgressProxy:
 
     async def serve(self, listening: socket.socket) -> None:
         """Serve connections to a listening socket, which is closed in the end, until cancelled."""
-        async with await SocketListener.from_socket(listening) as listener:
-            await listener.serve(self._serve_connection)
+        async with (
+            await SocketListener.from_socket(listening) as listener,
+            anyio.create_task_group() as tasks,
+        ):
+            while True:
+                try:
+                    stream = await listener.accept()
+                except (
+                    OSError,
+                    anyio.BrokenResourceError,
+                ):  # no file descriptors left, or the client is gone
+                    await anyio.sleep(_ACCEPT_PAUSE_SECONDS)
+                else:
+                    tasks.start_soon(self._serve_connection, stream)
 
     async def _serve_connection(self, stream: ByteStream) -> None:
         """Serve a connection to its end; whatever happens on it is the end of this one only."""

@@ -21,6 +21,7 @@ _UNFINISHED_REQUEST = re.compile(rb"(?:%b[^\0\n]*|\s*[^\s\0-\x20\x7f-\xff]*)" % 
 _CHUNK_BYTES = 64 * 1024
 _HELLO_SECONDS = 30.0
 _IDLE_SECONDS = 300.0
+_SHOWN_CHARACTERS = 253
 
 
 class HijackedTunnelError(Exception):
@@ -60,34 +61,40 @@ async def _first_bytes(stream: ByteStream, early: bytes) -> bytes:
     """Receive what tells what this is: the whole client hello of TLS, else a line that could be a request."""
     data = early
     try:
-        if not data:
+        if not data:  # a server that speaks first may be waited for
             data = await stream.receive(_CHUNK_BYTES)
         with anyio.fail_after(_HELLO_SECONDS):
-            while len(data) < MAX_HELLO_BYTES and _is_undecided(data):
+            while _is_undecided(data):
+                if len(data) > MAX_HELLO_BYTES:
+                    raise HijackedTunnelError("neither TLS nor a line of text")
                 data += await stream.receive(_CHUNK_BYTES)
     except anyio.EndOfStream:
         pass
-    except HelloError as error:
-        raise HijackedTunnelError(f"TLS: {error}") from error
     return data
 
 
 def _is_undecided(data: bytes) -> bool:
     if data[0] == HANDSHAKE:
-        return server_name(data) is None
+        return _server_name(data) is None
     return _UNFINISHED_REQUEST.fullmatch(data) is not None
 
 
 def _check_first_bytes(data: bytes, target: Target) -> None:
-    if not data or data[0] != HANDSHAKE:
-        if _UNFINISHED_REQUEST.fullmatch(data.lstrip(b"\r\n").partition(b"\n")[0]) and b" HTTP/" in data:
-            raise HijackedTunnelError("plain HTTP in a tunnel")
-        return
-    _check_hello(data, target)
+    if data and data[0] == HANDSHAKE:
+        _check_hello(data, target)
+    elif _REQUEST.match(data):
+        raise HijackedTunnelError("plain HTTP in a tunnel")
+
+
+def _server_name(data: bytes) -> str | None:
+    try:
+        return server_name(data)
+    except HelloError as error:
+        raise HijackedTunnelError(f"TLS: {error}") from error
 
 
 def _check_hello(data: bytes, target: Target) -> None:
-    named = server_name(data)
+    named = _server_name(data)
     if named is None:
         raise HijackedTunnelError("TLS: incomplete client hello")
     host = normal_host(target.host)
@@ -103,7 +110,7 @@ def _check_hello(data: bytes, target: Target) -> None:
     except ValueError:
         matches = False
     if not matches:
-        raise HijackedTunnelError(f"TLS for {named!r}")
+        raise HijackedTunnelError(f"TLS for {named[:_SHOWN_CHARACTERS]!r}")
 
 
 async def _relay(source: ByteStream, sink: ByteStream, idle: anyio.CancelScope) -> None:
