@@ -120,8 +120,9 @@ def _network(text: str) -> IPv4Network | IPv6Network | None:
 
 
 def _name(text: str, shown: str) -> str:
+    bare = text.rstrip(".") if len(text) <= _MAX_NAME_CHARACTERS + 1 else ""
     try:
-        name = text[: _MAX_NAME_CHARACTERS + 2].rstrip(".").encode("idna").decode().lower()
+        name = bare.encode("idna").decode().lower()
     except UnicodeError:
         name = ""
     labels = name.split(".")

@@ -35,6 +35,7 @@ from agentcompass.spec.validation import validate
         ("[2001:db8::5]:80", "2001:db8::5", 80, "2001:db8::5", True),
         ("[2001:db8::5]:80", "2001:db8::5", 81, "2001:db8::5", False),
         ("192.0.2.0/24", "any.name", 80, "2001:db8::5", False),
+        ("::ffff:192.0.2.0/120", "any.name", 80, "192.0.2.99", True),
         ("bücher.example", "xn--bcher-kva.example", 80, "192.0.2.7", True),
     ],
 )
@@ -46,7 +47,8 @@ def test_entries_mean(pattern: str, host: str, port: int, address: str, expected
 @pytest.mark.parametrize(
     "text",
     ["", "*", "*.", "a b", "exa/mple", "-x.org", "host:0", "host:70000", "host:http", "10.0.0.0/33",
-     "10.0.0.1/8", "1.2.3.4.5:x", "http://example.org", "a..b", "user@host"],
+     "10.0.0.1/8", "1.2.3.4.5:x", "http://example.org", "a..b", "user@host",
+     "127.1", "0x7f.1", "１０。0.0.1", "fe80::1%eth0", "a." * 150 + "test"],
 )  # fmt: skip
 def test_entries_that_mean_nothing_are_refused(text: str) -> None:
     """A typo must not become an entry that never matches."""
@@ -63,6 +65,40 @@ def test_any_text_is_an_entry_or_a_value_error(text: str) -> None:
         except ValueError:
             continue
         assert not isinstance(found, str) or normal_host(found) == found
+
+
+@pytest.mark.parametrize(
+    ("host", "normal"),
+    [
+        ("Example.ORG.", "example.org"),
+        ("BÜCHER.example", "xn--bcher-kva.example"),
+        ("[2001:DB8:0::5]", "2001:db8::5"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+    ],
+)
+def test_spellings_of_one_host_are_compared_as_one(host: str, normal: str) -> None:
+    """Case, final dot, script, brackets and mapping do not make another host."""
+    assert normal_host(host) == normal
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "0",
+        "1.2.3.4.",
+        "fd00::1%1",
+        "",
+        "a b",
+        "a.test" + "." * 250 + "b.test",
+    ],
+)
+def test_what_is_no_host(host: str) -> None:
+    """Above all what a resolver would take for an address that nobody has checked."""
+    with pytest.raises(ValueError, match=r"."):
+        normal_host(host)
 
 
 def test_allowlist_and_denylist_are_opposites() -> None:

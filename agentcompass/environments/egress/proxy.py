@@ -70,11 +70,8 @@ class EgressProxy:
             while True:
                 try:
                     stream = await listener.accept()
-                except (
-                    OSError,
-                    anyio.BrokenResourceError,
-                ):  # no file descriptors left, or the client is gone
-                    await anyio.sleep(_ACCEPT_PAUSE_SECONDS)
+                except (OSError, anyio.BrokenResourceError):
+                    await anyio.sleep(_ACCEPT_PAUSE_SECONDS)  # out of file descriptors, or the client is gone
                 else:
                     tasks.start_soon(self._serve_connection, stream)
 
