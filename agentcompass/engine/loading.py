@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from ..errors import ConfigError, nearest
 from ..protocols import Benchmark, Task
 from ..spec.options import SelectionParams
+from .digest import task_digest, tree_digest
 from .returned import as_task
 from .workers import WorkerCallError, WorkerPool
 
@@ -60,14 +60,9 @@ async def load_tasks(
 
 def _chunks_of_tasks(benchmark: Benchmark, data_dir: Path) -> Iterator[list[PlannedTask]]:
     tasks = iter(benchmark.load(data_dir))
+    once = cache(tree_digest)  # for this load only: between two, files may change
     while chunk := list(islice(tasks, _CHUNK)):
-        yield [PlannedTask(task=task, digest=task_digest(as_task(task))) for task in chunk]
-
-
-def task_digest(task: Task) -> str:
-    """Return a short hash of everything that a task consists of."""
-    content = msgspec.json.encode(task, enc_hook=repr, order="deterministic")
-    return blake2b(content, digest_size=8).hexdigest()
+        yield [PlannedTask(task=task, digest=task_digest(as_task(task), tree_digest=once)) for task in chunk]
 
 
 def dataset_hash(tasks: Iterable[PlannedTask]) -> str:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 import anyio
+from anyio import to_thread
 
 from ..clock import Clock, SystemClock
+from ..logs import load_structlog
 from ..metrics.intervals import wilson
 from ..progress.hub import open_progress
 from ..spec.orchestration import RUN_NAME, OrchestrationSpec
@@ -49,6 +51,7 @@ async def run_orchestration(
     runtime = spec.runtime
     started = clock.now()
     results: dict[str, RunResult] = {}
+    await to_thread.run_sync(load_structlog)
     async with (
         open_workers() as workers,
         open_progress(mode=runtime.progress, on_progress=runtime.on_progress, interval=wilson) as hub,

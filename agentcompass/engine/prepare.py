@@ -16,6 +16,7 @@ from anyio import to_thread
 from .. import _version
 from ..clock import Clock, utc_text
 from ..errors import CompassError, ConfigError
+from ..protocols import Environment
 from ..records import PlanRecord, RunPaths, RunRecord
 from ..store.layout import check_run_id, reserve_run_dir, run_paths
 from ..store.lock import RunLock, lock_run_dir
@@ -261,10 +262,16 @@ def _run_record(request: ResolvedRequest, tasks: list[PlannedTask], started_at: 
         seed=execution.seed,
         execution=execution.model_dump(mode="json"),
         started_at=started_at,
-        environment_facts=dict(getattr(request.components.environment, "facts", {})),
+        environment_facts=_facts(request.components.environment),
         host={"name": platform.node(), "platform": platform.platform(), "python": sys.version.split()[0]},
         versions={"agentcompass": _version.__version__, "anyio": version("anyio")},
     )
+
+
+def _facts(environment: Environment) -> dict[str, str]:
+    """Return what the environment has found out, as the text that the record has to hold."""
+    facts: Mapping[object, object] = getattr(environment, "facts", {})
+    return {str(name): str(value) for name, value in facts.items()}
 
 
 def _look_back(request: ResolvedRequest, folder: str) -> _Found | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 import anyio
@@ -14,7 +14,7 @@ from ..clock import utc_text
 from ..errors import CompassError, ConfigError, OutageError, StoreError
 from ..llm.client import open_model
 from ..llm.endpoint import Endpoint
-from ..logs import bind_log, current_log, load_structlog, open_run_log
+from ..logs import bind_log, current_log, open_run_log
 from ..metrics.fold import fold
 from ..metrics.summary import render_summary
 from ..records import (
@@ -70,29 +70,57 @@ async def run_request(shared: Shared, request: ResolvedRequest, *, folder: str, 
     """
     course = _Course(turn=turn, started_at=utc_text(shared.clock.wall()), started=shared.clock.now())
     prepared: PreparedRequest | None = None
-    try:
-        async with _open_client(request.endpoint) as client:
-            with shared.stop.work(deadline=shared.deadline) as scope:
-                prepared = await prepare(request, folder=folder, workers=shared.workers, clock=shared.clock)
-            course.timed_out = scope.cancelled_caught and not shared.stop.requested
-            if prepared is not None:
-                await _run_prepared(shared, prepared, client, course)
-    except (ConfigError, StoreError) as error:
-        course.error = error
-    finally:
-        turn.end()
-        await close_environment(request.components.environment)
+    early: list[bytes] = []
+    with _open_log(shared, request, early.append):
+        async with AsyncExitStack() as ending:
+            ending.push_async_callback(close_environment, request.components.environment)
+            try:
+                async with _open_client(request.endpoint) as client:
+                    with shared.stop.work(deadline=shared.deadline) as scope:
+                        prepared = await prepare(
+                            request, folder=folder, workers=shared.workers, clock=shared.clock
+                        )
+                    course.timed_out = scope.cancelled_caught and not shared.stop.requested
+                    if prepared is not None:
+                        await _run_prepared(shared, prepared, client, course, early=early, ending=ending)
+            except (ConfigError, StoreError) as error:
+                course.error = error
+            finally:
+                turn.end()
     if isinstance(course.error, StoreError):
         shared.stop.request()  # a disk that fails one request fails them all
     return _result(shared, request, prepared, course)
 
 
+@contextmanager
+def _open_log(
+    shared: Shared, request: ResolvedRequest, write_line: Callable[[bytes], object]
+) -> Iterator[None]:
+    with (
+        open_run_log(
+            write_line,
+            file_level=shared.runtime.file_log_level,
+            print_line=shared.hub.print_line,
+            console_level=shared.runtime.log_level,
+        ),
+        bind_log(request=request.name),
+    ):
+        yield
+
+
 async def _run_prepared(
-    shared: Shared, prepared: PreparedRequest, client: ModelClient | None, course: _Course
+    shared: Shared,
+    prepared: PreparedRequest,
+    client: ModelClient | None,
+    course: _Course,
+    *,
+    early: Sequence[bytes],
+    ending: AsyncExitStack,
 ) -> None:
     held = await to_thread.run_sync(lock, prepared)
     try:
-        async with _open_files(shared, prepared) as store:
+        # What is done at the end is done while the run's log is open.
+        async with _open_files(shared, prepared, early) as store, ending.pop_all():
             try:
                 await _work(shared, prepared, client, store, course)
             finally:
@@ -104,19 +132,14 @@ async def _run_prepared(
 
 
 @asynccontextmanager
-async def _open_files(shared: Shared, prepared: PreparedRequest) -> AsyncIterator[RunStore]:
-    """Open the store and, on top of it, the log."""
-    await to_thread.run_sync(load_structlog)
+async def _open_files(
+    shared: Shared, prepared: PreparedRequest, early: Sequence[bytes]
+) -> AsyncIterator[RunStore]:
+    """Open the store and, on top of it, the log, which begins with what was said before there was a file."""
     async with open_store(prepared.run_dir, scrubber=shared.scrubber) as store:
-        with (
-            open_run_log(
-                store.log_line,
-                file_level=shared.runtime.file_log_level,
-                print_line=shared.hub.print_line,
-                console_level=shared.runtime.log_level,
-            ),
-            bind_log(request=prepared.request.name),
-        ):
+        for line in early:
+            store.log_line(line)
+        with _open_log(shared, prepared.request, store.log_line):
             if not prepared.background.resumes:
                 await store.write_run(prepared.record)
             yield store

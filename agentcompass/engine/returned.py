@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from ..errors import ConfigError, VerifierError
-from ..protocols import Outcome, Task, Verdict
+from ..protocols import ImageBuild, Outcome, Task, Verdict
 
 
 def as_verdict(value: object) -> Verdict:
@@ -82,6 +82,7 @@ def as_task(value: object) -> Task:
         reference=(str, type(None)),
         hidden=Mapping,
         image=str,
+        build=(ImageBuild, type(None)),
         timeout_seconds=(int, float, type(None)),
     )
     if wrong:

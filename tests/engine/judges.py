@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import anyio
 from pydantic import BaseModel, ConfigDict
 
-from agentcompass.protocols import Outcome, Session, Task, Verdict
+from agentcompass.protocols import ImageBuild, Outcome, Session, Task, Verdict
 
 VALUES: dict[str, Any] = {
     "nan": math.nan,
@@ -104,6 +104,13 @@ class FreshSessionVerifier:
 
     async def verify(self, task: Task, outcome: Outcome, session: Session | None) -> bool:
         return session is not None
+
+
+class Built(FreshSession):
+    """Its image is built from the directory that ``value`` names."""
+
+    def load(self, data_dir: Path) -> Iterator[Task]:
+        yield Task(id="one", prompt="p", build=ImageBuild(context=Path(self.params.value)))
 
 
 class Hanging(OneTask):

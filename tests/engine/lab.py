@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio.lowlevel
 import msgspec
@@ -60,13 +60,18 @@ class Lab:
         clock: Clock | None = None,
         needs_session: bool = False,
         needs_model: bool = False,
+        model_in_session: bool = False,
         resumable: bool = True,
         **options: Any,
     ) -> RunResult:
         """Run one request and check it; options are those of ``run_evaluation``."""
         spec = self._spec(options)
         with self.registered(
-            agent, environment or FakeParams(), needs_session=needs_session, needs_model=needs_model
+            agent,
+            environment or FakeParams(),
+            needs_session=needs_session,
+            needs_model=needs_model,
+            model_in_session=model_in_session,
         ):
             [request] = (await self.orchestrate(spec, clock=clock)).requests
             if request.paths is not None and request.metrics is not None:
@@ -116,11 +121,14 @@ class Lab:
         *,
         needs_session: bool = False,
         needs_model: bool = False,
+        model_in_session: bool = False,
     ) -> Iterator[None]:
         """Offer the agent and the environment as components while the block runs."""
         lab = self
 
         class ScriptedAgent(CallableHarness):
+            model_in_session: ClassVar[bool] = False
+
             def __init__(self) -> None:
                 super().__init__(agent)
 
@@ -131,6 +139,7 @@ class Lab:
 
         ScriptedAgent.needs_session = needs_session
         ScriptedAgent.needs_model = needs_model
+        ScriptedAgent.model_in_session = model_in_session
         before = {key: dict(value) for key, value in registry._registered.items()}
         registry.harness("scripted-agent")(ScriptedAgent)
         registry.environment("fake-environment")(Environment)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 from anyio import to_thread
@@ -20,7 +21,8 @@ from agentcompass.engine.result import RunResult
 from agentcompass.environments.fake import FakeEnvironment, FakeParams, FakeSession
 from agentcompass.errors import ConfigError
 from agentcompass.llm.endpoint import Endpoint
-from agentcompass.protocols import ExecResult, Outcome, Trial
+from agentcompass.logs import current_log
+from agentcompass.protocols import ExecResult, ImageBuild, Outcome, Trial
 from agentcompass.records import NoteStep, RunRecord, RunStatus
 from agentcompass.spec.network import PUBLIC, NetworkPolicy
 from agentcompass.spec.options import NetworkParams
@@ -39,7 +41,7 @@ ANY_MODE = FakeParams(network_modes=["public", "no-network", "allowlist", "denyl
 @pytest.fixture(autouse=True)
 def judges_are_registered() -> Iterator[None]:
     before = {key: dict(value) for key, value in registry._registered.items()}
-    for cls in (judges.InSession, judges.FreshSession):
+    for cls in (judges.InSession, judges.FreshSession, judges.Built):
         registry.benchmark(cls.__name__)(cls)
     yield
     registry._registered.clear()
@@ -180,6 +182,56 @@ def test_model_of_an_agent_in_the_session_is_always_allowed(base_url: str, host:
     assert phase_networks(NetworkParams(), endpoint).agent == PUBLIC
 
 
+async def test_endpoint_is_open_to_an_agent_that_calls_it_from_its_session(lab: Lab) -> None:
+    """And to no verifier."""
+    await lab.run(
+        benchmark="FreshSession",
+        environment=ANY_MODE,
+        needs_session=True,
+        needs_model=True,
+        model_in_session=True,
+        model="m",
+        model_base_url="http://127.0.0.1:9/v1",
+        environment_params={"network_policy": "no-network"},
+    )
+    agent, verifier = lab.environments[0].plans
+    assert agent.network == NetworkPolicy(mode="allowlist", hosts=("127.0.0.1:9",))
+    assert verifier.network == NO_NETWORK
+
+
+# --- images -----------------------------------------------------------------------------------------
+
+
+async def test_sessions_are_told_how_to_build_their_image(lab: Lab, tmp_path: Path) -> None:
+    """Those of the agent and those of the verifier."""
+    context = tmp_path / "image"
+    await anyio.Path(context).mkdir()
+    await anyio.Path(context, "Dockerfile").write_bytes(b"FROM busybox")
+    result = await lab.run(benchmark="Built", benchmark_params={"value": str(context)}, needs_session=True)
+    assert result.status is RunStatus.COMPLETED
+    builds = [plan.build for plan in lab.environments[0].plans]
+    assert builds == [ImageBuild(context=context)] * 2
+
+
+async def test_run_is_not_continued_with_another_image(lab: Lab, tmp_path: Path) -> None:
+    """A changed Dockerfile is a changed task."""
+    context = tmp_path / "image"
+    await anyio.Path(context).mkdir()
+    options: dict[str, Any] = {"benchmark": "Built", "benchmark_params": {"value": str(context)}}
+    await anyio.Path(context, "Dockerfile").write_bytes(b"FROM busybox:1.36")
+    first = await lab.run(needs_session=True, **options)
+    await anyio.Path(context, "Dockerfile").write_bytes(b"FROM busybox:1.37")
+    other = await lab.run(needs_session=True, run_id=first.run_id, **options)
+    assert "the content of 'one' has changed since" in str(other.error)
+
+
+async def test_image_that_cannot_be_built_is_a_mistake_in_the_input(lab: Lab, tmp_path: Path) -> None:
+    """Said before anything starts, with the file that is missing."""
+    result = await lab.run(benchmark="Built", benchmark_params={"value": str(tmp_path)}, needs_session=True)
+    assert isinstance(result.error, ConfigError)
+    assert f"task 'one': there is no Dockerfile '{tmp_path / 'Dockerfile'}'" in str(result.error)
+
+
 # --- notes ------------------------------------------------------------------------------------------
 
 
@@ -248,14 +300,52 @@ async def test_dry_run_closes_the_environment_as_well(lab: Lab) -> None:
     assert [environment.closes for environment in lab.environments] == [1]
 
 
-async def test_environment_that_cannot_be_closed_is_no_error() -> None:
-    """The results exist already."""
+class StubbornEnvironment(FakeEnvironment):
+    """Has something to say before there is a run directory, and cannot be closed."""
 
-    class Stubborn(FakeEnvironment):
+    def __init__(self) -> None:
+        super().__init__(FakeParams())
+        self.facts = {"api": 1.41}  # type: ignore[dict-item]
+
+    async def check(self, networks: Sequence[NetworkPolicy]) -> None:
+        current_log().warning("commands_run_unconfined")
+
+    async def aclose(self) -> None:
+        raise RuntimeError("the network is in use")
+
+
+async def test_what_an_environment_says_before_and_after_the_run_is_kept(lab: Lab) -> None:
+    """Its facts as text, and that it cannot be closed, which is no error: the results exist already."""
+    with lab.registered(answer_right, FakeParams(), needs_session=True):
+        registry.environment("stubborn")(StubbornEnvironment)
+        [result] = (await lab.orchestrate(lab._spec({"environment": "stubborn"}))).requests
+    assert result.status is RunStatus.COMPLETED
+    assert result.paths is not None
+    lines = (await to_thread.run_sync(Path(result.paths.log).read_bytes)).splitlines()
+    events = [msgspec.json.decode(line) for line in lines]
+    assert [event["event"] for event in events] == [
+        "commands_run_unconfined",
+        "run_started",
+        "run_finished",
+        "environment_close_failed",
+    ]
+    assert events[-1]["error"] == "the network is in use"
+    assert {event["request"] for event in events} == {"run"}
+    run_json = await to_thread.run_sync(Path(result.paths.run_json).read_bytes)
+    assert msgspec.json.decode(run_json, type=RunRecord).environment_facts == {"api": "1.41"}
+
+
+async def test_environment_that_hangs_on_closing_holds_nobody_up() -> None:
+    """Closing goes on under a cancellation, but not for ever."""
+    begun: list[str] = []
+
+    class Hanging(FakeEnvironment):
         async def aclose(self) -> None:
-            await super().aclose()
-            raise RuntimeError("no")
+            await anyio.lowlevel.checkpoint()
+            begun.append("closing")
+            await anyio.sleep_forever()
 
-    environment = Stubborn(FakeParams())
-    await close_environment(environment)
-    assert environment.closes == 1
+    with anyio.fail_after(5), anyio.CancelScope() as scope:
+        scope.cancel()
+        await close_environment(Hanging(FakeParams()), within_seconds=0.01)
+    assert begun == ["closing"]
