@@ -20,6 +20,7 @@ import anyio
 
 from ..errors import ExecError, SessionLostError
 from ..protocols import TIMEOUT_EXIT_CODE, ExecResult
+from .arguments import check_command, to_bytes
 from .output import KeptOutput
 
 _KILL_SECONDS = 6.0
@@ -55,23 +56,11 @@ class Command:
         Raises:
             ExecError: The command cannot be expressed.
         """
+        check_command(self.arguments, self.env, self.workdir, self.cwd)
         variables = [f"{name}={value}" for name, value in self.env.items()]
         fields = [self.workdir, self.cwd, str(len(self.arguments)), *self.arguments, *variables]
-        if not self.arguments:
-            raise ExecError("the command is empty; name a program", retryable=False)
-        if any("\0" in field for field in fields):
-            raise ExecError("the command, its cwd or its env holds a NUL character", retryable=False)
-        if any(not name or "=" in name for name in self.env):
-            raise ExecError("the name of an environment variable is empty or holds '='", retryable=False)
-        body = b"\0".join(_encode(field) for field in fields)
+        body = b"\0".join(to_bytes(field) for field in fields)
         return len(body).to_bytes(8, "big") + body
-
-
-def _encode(text: str) -> bytes:
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a lone surrogate from a model's answer: no bytes stand for it
-        return text.encode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)

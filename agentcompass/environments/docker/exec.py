@@ -24,6 +24,7 @@ from aiodocker.stream import Stream
 
 from ...errors import ExecError, SessionLostError
 from ...protocols import DEFAULT_OUTPUT_BYTES, TIMEOUT_EXIT_CODE, ExecResult
+from ..arguments import check_command, to_bytes
 from ..background import background
 from ..output import KeptOutput
 from .daemon import FAILURES
@@ -96,7 +97,7 @@ class Commands:
             ExecError: It could not be started.
             SessionLostError: The container is gone, or became unusable.
         """
-        _check_arguments(arguments, cwd, env)
+        check_command(arguments, env, cwd)
         began = anyio.current_time()
         command = _Command(self._container, next(self._marks), stdin, max_output_bytes)
         words = [cwd, str(len(stdin)), *_expressible(arguments)]
@@ -315,19 +316,10 @@ class _Channel:
 # --- arguments --------------------------------------------------------------------------------------
 
 
-def _check_arguments(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
-    if not arguments:
-        raise ExecError("the command is empty; name a program", retryable=False)
-    if any("\0" in text for text in (*arguments, cwd, *env, *env.values())):
-        raise ExecError("the command, its cwd or its env holds a NUL character", retryable=False)
-    if any(not name or "=" in name for name in env):
-        raise ExecError("the name of an environment variable is empty or holds '='", retryable=False)
-
-
 def _expressible(arguments: Sequence[str]) -> list[str]:
     """Return a command that JSON can hold: bytes that are no UTF-8 are spelled out for a shell."""
     texts = [_text(argument) for argument in arguments]
-    raw = [_bytes(argument) for argument in arguments]
+    raw = [to_bytes(argument) for argument in arguments]
     if all(text.encode() == data for text, data in zip(texts, raw, strict=True)):
         return texts
     names = [f"word{number}" for number in range(len(raw))]
@@ -340,14 +332,7 @@ def _expressible(arguments: Sequence[str]) -> list[str]:
 
 
 def _text(text: str) -> str:
-    return _bytes(text).decode("utf-8", "replace")
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a lone surrogate from a model's answer: no bytes stand for it
-        return text.encode("utf-8", "replace")
+    return to_bytes(text).decode("utf-8", "replace")
 
 
 def _octal(data: bytes) -> str:
