@@ -18,15 +18,10 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from ..errors import (
-    ConfigError,
-    SessionError,
-    SessionOpenError,
-)
+from ..errors import ConfigError, SessionError, SessionOpenError
 from ..logs import current_log
 from ..protocols import SessionPlan
 from ..spec.network import PUBLIC, NetworkPolicy
-from .background import background
 from .bubblewrap import UnusableError, find_bubblewrap
 from .directories import remove_abandoned, user_directory
 from .local_session import Confinement, LocalSession, Settings
@@ -78,6 +73,7 @@ class LocalEnvironment:
     def __init__(self, params: LocalParams) -> None:
         self.facts: Mapping[str, str] = {}
         self._params = params
+        self._settings = Settings(params.root_dir, params.env, params.limits())
         self._confinement: Confinement | None = None
         self._settling = anyio.Lock()
         self._openings = CapacityLimiter(8)
@@ -158,9 +154,8 @@ class LocalEnvironment:
             self._require_enforceable(plan.network)
         except ConfigError as error:
             raise SessionOpenError(str(error), retryable=False) from error
-        params = self._params
         session = LocalSession(
-            Settings(params.root_dir, params.env, params.limits()),
+            self._settings,
             plan,
             self._confinement,
             openings=self._openings,
@@ -180,12 +175,8 @@ async def _egress(session: LocalSession, plan: SessionPlan) -> AsyncIterator[Non
     if not plan.network.is_list:
         yield
         return
-    from .egress import EgressProxy  # on first use
+    from .egress import egress  # on first use
 
-    listening = await session.listen()
-    host, port = listening.getsockname()
-    proxy = EgressProxy(plan.network, on_denied=lambda target: plan.note(f"network: refused {target}"))
-    session.network_variables = proxy.variables(host, port)
-    with listening:  # also if the proxy never gets to serve it
-        async with background(proxy.serve, listening):
-            yield
+    async with egress(plan, await session.listen()) as variables:
+        session.network_variables = variables
+        yield

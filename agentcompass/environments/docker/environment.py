@@ -21,7 +21,6 @@ from anyio import CapacityLimiter, to_thread
 from ...errors import ConfigError, SessionError, SessionOpenError
 from ...protocols import ImageBuild, SessionPlan
 from ...spec.network import NetworkPolicy
-from ..background import background
 from .daemon import FAILURES, Daemon
 from .exec import Commands
 from .finish import finish
@@ -266,14 +265,10 @@ async def _network(restricted: RestrictedNetwork, plan: SessionPlan) -> AsyncIte
     elif plan.network.mode == "no-network":
         yield _Network({"NetworkMode": "none"})
     else:
-        from ..egress import EgressProxy  # on first use
+        from ..egress import egress  # on first use
 
-        listening = await restricted.listen()
-        host, port = listening.getsockname()
-        proxy = EgressProxy(plan.network, on_denied=lambda target: plan.note(f"network: refused {target}"))
-        with listening:  # also if the proxy never gets to serve it
-            async with background(proxy.serve, listening):
-                yield _Network(restricted.host_config, proxy.variables(host, port))
+        async with egress(plan, await restricted.listen()) as variables:
+            yield _Network(restricted.host_config, variables)
 
 
 def _readable(label: str) -> str:
