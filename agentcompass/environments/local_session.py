@@ -19,7 +19,7 @@ from ..protocols import DEFAULT_OUTPUT_BYTES, ExecResult, SessionPlan
 from ..spec.network import PUBLIC
 from .bubblewrap import ROOT, Bubblewrap
 from .directories import SessionDirectory, user_directory
-from .places import DirectoryPlaces, Places, RootPlaces, real_path
+from .places import DirectoryPlaces, Places, RootPlaces, real_path, source_on_host
 from .processes import Command, Supervisor, kill_marked
 from .root_file_systems import add_network_files
 from .tree import TreeCopy, place_of, read_file, write_file
@@ -245,7 +245,7 @@ class LocalSession:
         tree = TreeCopy(from_session=False, checkpoint=from_thread.check_cancelled)
 
         def upload(places: Places) -> None:
-            with place_of(_on_host(source)) as origin, places.new(target) as goal:
+            with place_of(source_on_host(source)) as origin, places.new(target) as goal:
                 tree.copy(origin, goal)
 
         await self._transfer(target, upload)
@@ -275,13 +275,6 @@ class LocalSession:
             raise TransferError(path, f"{error.strerror} ({error.filename})") from error
         except ValueError as error:  # a NUL character, or a surrogate that stands for no byte
             raise TransferError(path, "no file can have this name") from error
-
-
-def _on_host(source: Path) -> Path:
-    resolved = real_path(source)
-    if not os.path.lexists(resolved):
-        raise TransferError(str(source), "no such file on this machine")
-    return resolved
 
 
 def _search_path() -> str:

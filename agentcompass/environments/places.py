@@ -14,6 +14,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -133,6 +134,19 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def source_on_host(source: Path) -> Path:
+    """
+    Resolve what is to be uploaded.
+
+    Raises:
+        TransferError: It does not exist.
+    """
+    resolved = real_path(source)
+    if not os.path.lexists(resolved):
+        raise TransferError(str(source), "no such file on this machine")
+    return resolved
+
+
 class RootPlaces:
     """
     Files below the root of a session's own, in which links lead where its commands would get by them.
@@ -241,5 +255,6 @@ class RootPlaces:
         return int(descriptor)
 
 
+@cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)

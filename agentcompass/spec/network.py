@@ -82,13 +82,20 @@ def normal_host(host: str) -> str:
         ValueError: It is neither. An address with a scope (``fe80::1%eth0``) is none either.
     """
     bare = host.strip("[]")
-    try:
-        address = ip_address(bare)
-    except ValueError:
+    address = literal_address(bare)
+    if address is None:
         return _name(bare, host)
     if "%" in bare:
         raise ValueError(f"{host!r} has a scope, which could hide what address it is")
     return str(unmapped(address))
+
+
+def literal_address(host: str) -> Address | None:
+    """Return the address that a host is written as; None for a name."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
 
 
 def unmapped(address: Address) -> Address:

@@ -62,10 +62,9 @@ class PackedTree:
         yield bytes(buffer) + _END
 
     def _parts(self) -> Iterator[bytes]:
-        for path, name in _walk(str(self.source), self.name):
+        for path, name, status in _walk(str(self.source), self.name):
             if self._stopped:
                 return
-            status = os.lstat(path)
             info = self._info(name, status)
             if stat.S_ISREG(status.st_mode):
                 yield from _packed_file(path, info)
@@ -104,12 +103,13 @@ def _packed_file(path: str, info: tarfile.TarInfo) -> Iterator[bytes]:
     yield bytes(-info.size % tarfile.BLOCKSIZE)
 
 
-def _walk(source: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield path and name of the source and of everything below it, each directory before its content."""
+def _walk(source: str, name: str) -> Iterator[tuple[str, str, os.stat_result]]:
+    """Yield path, name and status of the source and all below it, each directory before its content."""
     todo = [(source, name)]
     while todo:
         path, inner = todo.pop()
-        yield path, inner
-        if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
+        status = os.lstat(path)
+        yield path, inner, status
+        if stat.S_ISDIR(status.st_mode):
             entries = sorted(os.listdir(path), reverse=True)  # noqa: PTH208
             todo += [(f"{path}/{entry}", f"{inner}/{entry}") for entry in entries]

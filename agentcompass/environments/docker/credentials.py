@@ -1,4 +1,4 @@
-"""What ``docker login`` left for pulling from private registries."""
+"""Docker's own configuration file: which daemon is meant, and what ``docker login`` left."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ _HUB = "https://index.docker.io/v1/"
 _HELPER_SECONDS = 20.0
 
 
-def registry_auth(image: str) -> dict[str, str] | None:
-    """
-    Return the credentials for an image's registry, None if there are none; blocks.
-
-    Reads ``config.json`` of DOCKER_CONFIG or ``~/.docker`` and asks the credential helper that it names.
-    """
-    registry = _registry(image)
+def read_config() -> dict[str, Any]:
+    """Return ``config.json`` of DOCKER_CONFIG or ``~/.docker``, empty where there is none; blocks."""
     path = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
     try:
-        config: dict[str, Any] = json.loads(path.read_bytes())
+        found: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError):
-        return None
+        return {}
+    return found
+
+
+def registry_auth(image: str) -> dict[str, str] | None:
+    """Return the credentials for an image's registry, None if there are none; asks a helper, so it blocks."""
+    registry, config = _registry(image), read_config()
     helper = config.get("credHelpers", {}).get(registry) or config.get("credsStore")
     return _from_helper(helper, registry) if helper else _from_file(config, registry)
 

@@ -18,10 +18,9 @@ from anyio import to_thread
 from yarl import URL
 
 from ...errors import ConfigError
+from .credentials import read_config
 
-UNREACHABLE = 900
-"""The status of aiodocker's error for a daemon that cannot be reached."""
-_ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 10.0
 _SOCKETS = (Path("/run/docker.sock"), Path("/var/run/docker.sock"), Path.home() / ".docker/run/docker.sock")
 FAILURES = (DockerError, aiohttp.ClientError, ConnectionError)
 """What a call of the daemon may raise."""
@@ -58,11 +57,11 @@ class Daemon:
         except (AssertionError, ValueError, DockerError) as error:  # no socket, or a broken context
             raise ConfigError(_unreachable(host, "no socket of a daemon was found")) from error
         try:
-            with anyio.fail_after(_ANSWER_SECONDS):
+            with anyio.fail_after(ANSWER_SECONDS):
                 await daemon.docker.version()
         except (*FAILURES, TimeoutError) as error:
             await daemon.aclose()
-            reason = str(error) or f"no answer within {_ANSWER_SECONDS:g} s"
+            reason = str(error) or f"no answer within {ANSWER_SECONDS:g} s"
             raise ConfigError(_unreachable(host, reason)) from error
         except BaseException:  # cancellation: the client must not stay open
             with anyio.CancelScope(shield=True):
@@ -115,12 +114,8 @@ def _require_asyncio() -> None:
 
 def _usual_url() -> str:
     """Return where the daemon listens; empty where a Docker context says it, which aiodocker reads."""
-    config = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
-    try:
-        context = json.loads(config.read_bytes()).get("currentContext")
-    except (OSError, ValueError):
-        context = None
-    if os.environ.get("DOCKER_CONTEXT", context or "default") != "default":
+    context = read_config().get("currentContext") or "default"
+    if os.environ.get("DOCKER_CONTEXT", context) != "default":
         return ""
     sockets = (path for path in _SOCKETS if path.is_socket())
     return os.environ.get("DOCKER_HOST") or next((f"unix://{path}" for path in sockets), "")

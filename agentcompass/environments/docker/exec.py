@@ -27,7 +27,7 @@ from ...protocols import DEFAULT_OUTPUT_BYTES, TIMEOUT_EXIT_CODE, ExecResult
 from ..arguments import check_command, to_bytes
 from ..background import background
 from ..output import KeptOutput
-from .daemon import FAILURES
+from .daemon import ANSWER_SECONDS, FAILURES
 from .finish import finish
 
 
@@ -46,7 +46,6 @@ _KILL_SECONDS = 15.0
 _DRAIN_SECONDS = 2.0
 _SETTLE_SECONDS = 1.0
 """How long a container may take to end after its processes were killed."""
-_ANSWER_SECONDS = 10.0
 _READY = b"ready\n"
 _CANNOT_RUN = (126, 127)
 ROOT = "0"
@@ -147,7 +146,7 @@ class Commands:
     async def cause_of_death(self) -> str:
         """Say why the container no longer runs; empty while it does."""
         try:
-            with anyio.fail_after(_ANSWER_SECONDS):
+            with anyio.fail_after(ANSWER_SECONDS):
                 state = (await self._container.show())["State"]
         except (*FAILURES, TimeoutError) as error:
             if isinstance(error, DockerError) and error.status == HTTPStatus.NOT_FOUND:

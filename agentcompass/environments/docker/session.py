@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from anyio import to_thread
 
 from ...errors import ExecError, SessionFileNotFoundError, SessionLostError, TransferError
 from ...protocols import DEFAULT_OUTPUT_BYTES, ExecResult
+from ..places import real_path, source_on_host
 from .daemon import FAILURES
 from .exec import Commands
 from .transfer import Transfers
@@ -97,13 +97,13 @@ class DockerSession:
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a file or a tree to ``target``, the name of the copy."""
-        resolved = await to_thread.run_sync(_on_host, source)
+        resolved = await to_thread.run_sync(source_on_host, source)
         async with self._transfer(target) as full:
             await self._transfers.upload(resolved, full)
 
     async def download(self, source: str, target: Path) -> None:
         """Copy a file or a tree to ``target``, the name of the copy."""
-        resolved = await to_thread.run_sync(_resolve, target)
+        resolved = await to_thread.run_sync(real_path, target)
         async with self._transfer(source, must_exist=True) as full, self._utf8_name(full) as full:
             await self._transfers.download(full, resolved)
 
@@ -118,7 +118,7 @@ class DockerSession:
     async def _transfer(self, path: str, *, must_exist: bool = False) -> AsyncIterator[str]:
         """Resolve a path of the session, and say in our terms what goes wrong with it."""
         self._check_open()
-        if "\0" in path or not _has_bytes(path):
+        if "\0" in path or not _can_be_written(path, errors="surrogateescape"):
             raise TransferError(path, "no file can have this name")
         full = self._absolute(path)
         try:
@@ -137,7 +137,7 @@ class DockerSession:
     @asynccontextmanager
     async def _utf8_name(self, full: str) -> AsyncIterator[str]:
         """Copy what has a name that is no UTF-8: the daemon cannot find that."""
-        if _is_utf8(full):
+        if _can_be_written(full, errors="strict"):
             yield full
             return
         self._copies += 1
@@ -164,28 +164,9 @@ class DockerSession:
         self._check_open()
 
 
-def _is_utf8(path: str) -> bool:
+def _can_be_written(path: str, *, errors: str) -> bool:
     try:
-        path.encode()
+        path.encode("utf-8", errors)
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _has_bytes(path: str) -> bool:
-    try:
-        path.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _on_host(source: Path) -> Path:
-    resolved = _resolve(source)
-    if not os.path.lexists(resolved):
-        raise TransferError(str(source), "no such file on this machine")
-    return resolved
-
-
-def _resolve(path: Path) -> Path:
-    return Path(os.path.realpath(path))

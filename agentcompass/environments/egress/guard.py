@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address
 
 import anyio
 
-from ...spec.network import Address, NetworkPolicy, normal_host, unmapped
+from ...spec.network import Address, NetworkPolicy, literal_address, normal_host, unmapped
 
 Resolver = Callable[[str, int], Awaitable[Sequence[Address]]]
 
@@ -74,10 +74,8 @@ class Guard:
         return not named and not any(pattern.network for pattern in patterns)
 
     async def _found(self, name: str, port: int) -> Sequence[Address]:
-        try:
-            return [ip_address(name)]
-        except ValueError:
-            pass
+        if address := literal_address(name):
+            return [address]
         try:
             with anyio.fail_after(_RESOLVE_SECONDS):
                 return [unmapped(address) for address in await self._resolve(name, port)]

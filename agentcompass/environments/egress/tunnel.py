@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 
 import anyio
 import h11
 from anyio.abc import ByteStream
 
-from ...spec.network import normal_host
+from ...spec.network import literal_address, normal_host
 from .http import ClientConnection, Target
 from .tls import HANDSHAKE, MAX_HELLO_BYTES, HelloError, server_name
 
@@ -98,12 +97,7 @@ def _check_hello(data: bytes, target: Target) -> None:
     if named is None:
         raise HijackedTunnelError("TLS: incomplete client hello")
     host = normal_host(target.host)
-    try:
-        ip_address(host)
-        is_address = True
-    except ValueError:
-        is_address = False
-    if named == "" and is_address:
+    if named == "" and literal_address(host):
         return
     try:
         matches = normal_host(named) == host
