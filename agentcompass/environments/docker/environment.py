@@ -7,7 +7,7 @@ import posixpath
 import re
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -106,13 +106,13 @@ class DockerEnvironment:
     async def aclose(self) -> None:
         """Remove the shared network and close the connections."""
         connection, self._connection = self._connection, None
-        if connection is not None:
-            try:
-                for name in connection.unremoved:
-                    await remove_container(connection.daemon.docker, name)
-                await connection.restricted.aclose()
-            finally:
-                await connection.daemon.aclose()
+        if connection is None:
+            return
+        async with AsyncExitStack() as closing:  # each is tried, whatever becomes of the others
+            closing.push_async_callback(connection.daemon.aclose)
+            closing.push_async_callback(connection.restricted.aclose)
+            for name in connection.unremoved:
+                closing.push_async_callback(remove_container, connection.daemon.docker, name)
 
     @asynccontextmanager
     async def open(self, plan: SessionPlan) -> AsyncIterator[DockerSession]:
@@ -141,12 +141,10 @@ class DockerEnvironment:
             config["Labels"] = labels(connection.owner, run_id=plan.run_id, trial=plan.label, keep=plan.keep)
             name = f"agentcompass-{_readable(plan.label)}-{secrets.token_hex(6)}"
             session = None
-            connection.unremoved.append(
-                name
-            )  # unless we learn what became of it, it is looked for at the end
+            connection.unremoved.add(name)  # a creation that is cut off may still come about
             try:
                 container = await finish(lambda: self._start(connection, name, config))
-                connection.unremoved.remove(name)
+                connection.unremoved.discard(name)
                 session = await self._session(connection.daemon, container, image, workdir)
                 yield session
             finally:
@@ -239,14 +237,14 @@ class _Connected:
     What the sessions of an environment share.
 
     Args:
-        unremoved: Containers that could not be removed when their session closed.
+        unremoved: Containers that may be there although their session is over.
     """
 
     daemon: Daemon
     owner: Owner
     images: Images
     restricted: RestrictedNetwork
-    unremoved: list[str] = field(default_factory=list)
+    unremoved: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,5 +302,5 @@ async def _dispose(connection: _Connected, name: str) -> None:
         with anyio.fail_after(_CLOSE_SECONDS):
             await remove_container(connection.daemon.docker, name)
     except (*FAILURES, TimeoutError) as error:
-        connection.unremoved.append(name)
+        connection.unremoved.add(name)
         raise SessionError(f"container {name} could not be removed yet: {error}") from error

@@ -52,6 +52,10 @@ ROOT = "0"
 _CHUNK_BYTES = 256 * 1024
 
 
+class _ShellGoneError(Exception):
+    """No command can be started in the container."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Ending:
     """How a command ended, by its wrapper."""
@@ -108,10 +112,9 @@ class Commands:
                 timeout_seconds=timeout_seconds,
             )
             code = TIMEOUT_EXIT_CODE if timed_out else await self._exit_code(command, cwd)
-        except SessionLostError as error:
+        except _ShellGoneError as error:
             death = await self.cause_of_death()
-            known = not death or death in error.cause
-            raise SessionLostError(error.cause if known else f"{error.cause}; {death}") from error
+            raise SessionLostError(f"{error}; {death}" if death else str(error)) from error
         except (*FAILURES, TimeoutError) as error:
             reason = str(error) or f"the daemon took more than {_START_SECONDS:g} s to start a command"
             raise SessionLostError(await self.cause_of_death() or reason) from error
@@ -260,7 +263,7 @@ async def _wait_until_ready(stream: Stream) -> None:
         message = await stream.read_out()
         if message is None:
             reason = heard.decode("utf-8", "replace").strip() or "no output"
-            raise SessionLostError(f"its /bin/sh cannot run commands any more: {reason}")
+            raise _ShellGoneError(f"its /bin/sh cannot run commands any more: {reason}")
         heard += message.data
 
 

@@ -68,6 +68,7 @@ class Images:
         self._pull = pull
         self._limiter = CapacityLimiter(2)
         self._known: dict[str, Image] = {}
+        self._built_names: dict[str, str] = {}
         self._flights = SingleFlight[Image]()
         self._disk = DiskGuard(daemon, min_free_mb, on_evicted=self.forget)
 
@@ -94,11 +95,16 @@ class Images:
         """
         Return the image of a Dockerfile, built unless its context has been built before.
 
+        A context is read once: during a run it stands for what the run's tasks were recorded with.
+
         Raises:
             SessionOpenError: It cannot be built; the message ends with the end of the build's log.
         """
-        digest = await to_thread.run_sync(_digest, build, self._platform, limiter=self._limiter)
-        name = f"{BUILT_REPOSITORY}:{digest[:32]}"
+        key = json.dumps([str(build.context), build.dockerfile, sorted(build.args.items())])
+        name = self._built_names.get(key)
+        if name is None:
+            digest = await to_thread.run_sync(_digest, build, self._platform, limiter=self._limiter)
+            name = self._built_names[key] = f"{BUILT_REPOSITORY}:{digest[:32]}"
         if name not in self._known:
             self._known[name] = await self._flights.run(name, lambda: self._find_or_build(name, build))
         return self._known[name]
