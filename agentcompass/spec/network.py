@@ -7,7 +7,7 @@ The values of the session contract, so without pydantic, which takes longer to i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Literal
@@ -148,6 +148,7 @@ class NetworkPolicy:
         mode: ``public`` for everything, ``no-network`` for nothing, or what ``hosts`` is a list of.
         hosts: Host names, ``*.domain``, IP addresses and CIDR ranges, each with ``:port`` if only that is
             meant.
+        exempt: What is permitted although a denylist may have it; only ``plus`` sets it.
 
     Raises:
         ValueError: A host cannot be read, or mode and hosts do not fit each other.
@@ -155,6 +156,7 @@ class NetworkPolicy:
 
     mode: NetworkMode
     hosts: tuple[str, ...] = ()
+    exempt: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.hosts and not self.is_list:
@@ -162,7 +164,7 @@ class NetworkPolicy:
         if self.is_list and not self.hosts:
             way_out = "no-network" if self.mode == "allowlist" else "public"
             raise ValueError(f"the {self.mode} has no hosts; name some, or write {way_out}")
-        for text in self.hosts:
+        for text in (*self.hosts, *self.exempt):
             parse_host(text)
 
     @property
@@ -175,23 +177,28 @@ class NetworkPolicy:
         """The hosts, parsed."""
         return tuple(parse_host(text) for text in self.hosts)
 
+    @cached_property
+    def permitted_patterns(self) -> tuple[HostPattern, ...]:
+        """Those that permit by naming: all of an allowlist, the exemptions of a denylist."""
+        return self.patterns if self.mode == "allowlist" else tuple(parse_host(text) for text in self.exempt)
+
     def permits(self, host: str, port: int, address: Address) -> bool:
         """Tell whether a connection to ``address``, asked for as ``host``, is in order."""
-        listed = any(pattern.matches(host, port, address) for pattern in self.patterns)
-        return {"public": True, "no-network": False, "allowlist": listed, "denylist": not listed}[self.mode]
+        named = any(pattern.matches(host, port, address) for pattern in self.permitted_patterns)
+        if self.mode != "denylist":
+            return self.mode == "public" or named
+        return named or not any(pattern.matches(host, port, address) for pattern in self.patterns)
 
     def names_address(self, host: str, port: int, address: Address) -> bool:
         """
-        Tell whether an allowlist has this very address, or the literal name that was asked for.
+        Tell whether this very address, or the literal name that was asked for, is permitted by naming.
 
         Addresses of the machine that we run on need this: a name that somebody else controls may
         resolve to them.
         """
-        exact = (pattern for pattern in self.patterns if not pattern.below)
+        exact = (pattern for pattern in self.permitted_patterns if not pattern.below)
         literal = host == "localhost" or host == str(address)
-        return self.mode == "allowlist" and any(
-            pattern.matches(host, port, address) for pattern in exact if pattern.network or literal
-        )
+        return any(pattern.matches(host, port, address) for pattern in exact if pattern.network or literal)
 
     def plus(self, *hosts: str) -> NetworkPolicy:
         """Return the policy that permits these hosts as well (an address, a name; with ``:port``)."""
@@ -199,6 +206,8 @@ class NetworkPolicy:
             return NetworkPolicy(mode="allowlist", hosts=hosts)
         if self.mode == "allowlist":
             return NetworkPolicy(mode="allowlist", hosts=(*self.hosts, *hosts))
+        if self.mode == "denylist":
+            return replace(self, exempt=(*self.exempt, *hosts))
         return self
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ an option is one edit here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, dataclass_transform
 
@@ -207,6 +207,8 @@ class RunArguments(OutputOptions, RuntimeOptions, ConcurrencyOptions, ExecutionO
 
 
 def _named_policy(value: Any) -> Any:
+    if isinstance(value, Mapping) and (unknown := value.keys() - {"mode", "hosts"}):
+        raise ValueError(f"has only mode and hosts, not {', '.join(sorted(map(str, unknown)))}")
     return {"mode": value} if isinstance(value, str) else value
 
 

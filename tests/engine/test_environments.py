@@ -179,6 +179,8 @@ def test_model_of_an_agent_in_the_session_is_always_allowed(base_url: str, host:
     assert "no network access" in closed.notice
     listed = phase_networks(NetworkParams(network_policy=ALLOWLIST), endpoint)  # type: ignore[arg-type]
     assert listed.agent.hosts == ("pypi.org", host)
+    denied = NetworkPolicy(mode="denylist", hosts=("evil.test",))
+    assert phase_networks(NetworkParams(network_policy=denied), endpoint).agent == denied.plus(host)
     assert phase_networks(NetworkParams(), endpoint).agent == PUBLIC
 
 

@@ -117,17 +117,20 @@ async def outside(
     mode: NetworkMode = "allowlist",
     answers: Sequence[str] = ("127.0.0.1",),
     serve: Serve = answer_or_echo,
+    exempt: Sequence[str] = (),
 ) -> AsyncIterator[Outside]:
     """
     Run a server and a proxy with these hosts in its list; ``PORT`` in them is the server's.
 
     Args:
+        exempt: What is permitted besides.
         answers: What every name is resolved to.
     """
     server = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = server.extra(SocketAttribute.local_port)
     listening = _listening()
     policy = NetworkPolicy(mode=mode, hosts=tuple(host.replace("PORT", str(port)) for host in hosts))
+    policy = policy.plus(*(host.replace("PORT", str(port)) for host in exempt)) if exempt else policy
     seen = Outside(port, "")
 
     async def resolve(host: str, port: int) -> Sequence[Address]:
@@ -341,6 +344,19 @@ async def test_denied_range_holds_for_every_name_that_leads_into_it() -> None:
     async with outside("10.0.0.0/8", mode="denylist", answers=["10.1.2.3"]) as net:
         assert (await net.ask("GET http://any.test/ HTTP/1.1", "Host: x")).startswith(b"HTTP/1.1 403")
     assert net.denied == ["any.test:80"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_exempt_host_is_reached_under_a_denylist(host: str) -> None:
+    """The model of an agent in the session, also on this machine; nothing else opens by it."""
+    exempt = [f"{host}:PORT"]
+    async with outside("evil.test", "127.0.0.0/8", mode="denylist", exempt=exempt) as net:
+        assert (await net.ask(f"GET http://{host}:{net.port}/ HTTP/1.1", "Host: x")).startswith(
+            b"HTTP/1.1 200"
+        )
+        for other in [f"{host}:9", "127.0.0.2", f"evil.test:{net.port}"]:
+            assert (await net.ask(f"GET http://{other}/ HTTP/1.1", "Host: x")).startswith(b"HTTP/1.1 403")
+    assert "evil.test" not in net.lookups
 
 
 async def test_denied_name_is_not_looked_up() -> None:

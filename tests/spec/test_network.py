@@ -121,6 +121,18 @@ def test_further_hosts() -> None:
     assert PUBLIC.plus("m.test:80") == PUBLIC
 
 
+def test_further_hosts_of_a_denylist_are_exempt() -> None:
+    """Also where the list has them, by name or by range; a name alone opens no address of this machine."""
+    denied = NetworkPolicy(mode="denylist", hosts=("m.test", "127.0.0.0/8")).plus("127.0.0.1:80", "m.test:80")
+    here, there = ip_address("127.0.0.1"), ip_address("192.0.2.7")
+    assert denied.permits("127.0.0.1", 80, here)
+    assert denied.names_address("127.0.0.1", 80, here)
+    assert not denied.permits("127.0.0.1", 81, here)
+    assert denied.permits("m.test", 80, there)
+    assert not denied.permits("m.test", 81, there)
+    assert not denied.names_address("m.test", 81, here)
+
+
 def test_written_forms() -> None:
     """A name or a mapping; run.json has the short form again."""
     given_values = {
@@ -143,6 +155,7 @@ def test_written_forms() -> None:
         ({"mode": "allowlist", "hosts": ["x y"]}, "'x y' is no host name"),
         ({"mode": "allowlist", "hosts": "x.test"}, "network_policy"),
         ({"mode": "allowlist", "host": ["x.test"]}, "network_policy"),
+        ({"mode": "denylist", "hosts": ["x.test"], "exempt": ["y.test"]}, "only mode and hosts, not exempt"),
         (7, "network_policy"),
     ],
 )

@@ -67,11 +67,14 @@ class Guard:
         return permitted
 
     def _refused_by_name(self, name: str, port: int) -> bool:
-        patterns = [pattern for pattern in self._policy.patterns if pattern.port in (None, port)]
-        named = any(pattern.matches_name(name) for pattern in patterns)
-        if self._policy.mode == "denylist":
-            return named
-        return not named and not any(pattern.network for pattern in patterns)
+        policy = self._policy
+        permitting = [pattern for pattern in policy.permitted_patterns if pattern.port in (None, port)]
+        if any(pattern.matches_name(name) for pattern in permitting):
+            return False
+        if policy.mode == "allowlist":
+            return not any(pattern.network for pattern in permitting)
+        denying = [pattern for pattern in policy.patterns if pattern.port in (None, port)]
+        return any(pattern.matches_name(name) for pattern in denying)
 
     async def _found(self, name: str, port: int) -> Sequence[Address]:
         if address := literal_address(name):
