@@ -28,6 +28,7 @@ from .protocols import (
     Benchmark,
     ClosableEnvironment,
     Environment,
+    Examiner,
     ExecResult,
     Grader,
     Harness,
@@ -47,6 +48,7 @@ from .protocols import (
     Trial,
     Verdict,
     Verifier,
+    WorkspaceBenchmark,
 )
 from .records import (
     AttemptsSkipped,
@@ -88,6 +90,7 @@ __all__ = [
     "ConfigError",
     "Environment",
     "Estimate",
+    "Examiner",
     "ExecError",
     "ExecResult",
     "Execution",
@@ -141,6 +144,7 @@ __all__ = [
     "Verdict",
     "Verifier",
     "VerifierError",
+    "WorkspaceBenchmark",
     "__version__",
     "async_launch",
     "async_run_evaluation",

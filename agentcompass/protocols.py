@@ -38,6 +38,8 @@ class Task:
     Args:
         id: Unique in its benchmark; any non-empty text.
         prompt: What the agent is asked.
+        question: The bare problem, for harnesses whose agent has instructions of its own; empty if there is
+            no difference.
         category: Group for the per-category scores; empty for none.
         files: Put into the session's working directory before the agent starts: relative path to content.
         reference: A solution that must score 1, in the form an agent would submit it. Hidden from agents.
@@ -45,10 +47,12 @@ class Task:
         image: The image that container environments run the task in; empty for the environment's own.
         build: How to build that image instead.
         timeout_seconds: The agent's deadline where the run sets none.
+        verifier_timeout_seconds: The verifier's deadline where the run sets none.
     """
 
     id: str
     prompt: str
+    question: str = ""
     category: str = ""
     files: Mapping[str, bytes] = field(default_factory=_nothing)
     reference: str | None = None
@@ -56,6 +60,7 @@ class Task:
     image: str = ""
     build: ImageBuild | None = None
     timeout_seconds: float | None = None
+    verifier_timeout_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,7 @@ class TaskView:
 
     id: str
     prompt: str
+    question: str = ""
     files: Mapping[str, bytes] = field(default_factory=_nothing)
 
 
@@ -444,6 +450,31 @@ class Grader(Protocol):
 
 
 @runtime_checkable
+class Examiner(Grader, Protocol):
+    """
+    A grader that needs evidence from a session, such as the log of a test run.
+
+    Its two halves keep slow parsing off the event loop, and the evidence can be graded again later.
+    """
+
+    environment: ClassVar[Literal["reuse", "fresh"]]
+    """The agent's session, or a new one."""
+
+    def needs_session(self, task: Task, outcome: Outcome) -> bool:
+        """Tell whether there is anything to examine; if not, no session is opened for it."""
+        ...
+
+    async def examine(self, task: Task, outcome: Outcome, session: Session) -> Outcome:
+        """
+        Return the outcome with the evidence among its artifacts; ``grade`` then gets that outcome.
+
+        Raises:
+            VerifierError: The machinery failed; says nothing about the answer.
+        """
+        ...
+
+
+@runtime_checkable
 class Verifier(Protocol):
     """A verifier that works in a session, or that is quick and linear enough to run on the event loop."""
 
@@ -476,7 +507,20 @@ class Benchmark(Protocol):
         ...
 
     def verifier(self) -> Grader | Verifier:
-        """Return what judges the outcomes of all tasks."""
+        """Return what judges the outcomes of all tasks; an ``Examiner`` is a grader."""
+        ...
+
+
+@runtime_checkable
+class WorkspaceBenchmark(Protocol):
+    """A benchmark that sets up the agent's session, and fetches what the agent leaves there."""
+
+    async def prepare(self, task: Task, session: Session) -> None:
+        """Set the session up before the agent starts."""
+        ...
+
+    async def fetch(self, task: Task, outcome: Outcome | None, session: Session) -> Outcome | None:
+        """Add what the agent left to its outcome, which is None if it was cut short or broke."""
         ...
 
 
@@ -495,6 +539,8 @@ class Plan:
     build: ImageBuild | None = None
     workdir: str = ""
     env: Mapping[str, str] = field(default_factory=_nothing)
+    open_timeout_seconds: float | None = None
+    """Deadline of opening a session, a pull or build of the image included."""
     task_timeout_seconds: float | None = None
     verifier_timeout_seconds: float | None = None
 

@@ -52,7 +52,10 @@ def task_digest(task: Task, *, tree_digest: TreeDigest = tree_digest) -> str:
         ConfigError: The image cannot be built: its context or Dockerfile cannot be read.
     """
     content = msgspec.to_builtins(task, enc_hook=repr, order="deterministic")
-    del content["build"]  # a task without one is what it was before there were builds
+    # A task that leaves these out is what it was before they existed; a deadline is no part of the content.
+    del content["build"], content["verifier_timeout_seconds"]
+    if not task.question:
+        del content["question"]
     if task.build is not None:
         content["build"] = _build_content(task.id, task.build, tree_digest)
     return blake2b(msgspec.json.encode(content), digest_size=8).hexdigest()

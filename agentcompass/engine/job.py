@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..clock import Clock
-from ..protocols import Environment, Grader, Harness, Plan, Recipe, SalvagingHarness, Task, TaskView, Verifier
+from ..protocols import (
+    Environment,
+    Examiner,
+    Grader,
+    Harness,
+    Plan,
+    Recipe,
+    SalvagingHarness,
+    Task,
+    TaskView,
+    Verifier,
+    WorkspaceBenchmark,
+)
 from ..records import ProgressEvent
 from ..spec.network import NetworkPolicy
 from ..spec.options import ExecutionOptions
@@ -21,6 +33,8 @@ from .stop import StopControl
 from .workers import WorkerPool
 
 DEFAULT_TASK_TIMEOUT_SECONDS = 3600.0
+DEFAULT_VERIFIER_TIMEOUT_SECONDS = 1800.0
+DEFAULT_OPEN_TIMEOUT_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +44,10 @@ class Components:
 
     Args:
         salvaging: The harness again, if it can hand something in after its agent was cut short.
+        workspace: The benchmark, if it sets up the agent's session.
         grader: What judges, if it is a grader; else ``verifier`` does.
-        verifier_place: Where the verifier works; graders need no session.
+        examiner: The grader again, if it needs evidence from a session.
+        verifier_place: Where the verifier or examiner works; other graders need no session.
     """
 
     benchmark_id: str
@@ -43,7 +59,9 @@ class Components:
     sees_reference: bool
     environment: Environment
     salvaging: SalvagingHarness | None
+    workspace: WorkspaceBenchmark | None
     grader: Grader | None
+    examiner: Examiner | None
     verifier: Verifier | None
     verifier_place: Literal["none", "reuse", "fresh"]
     network: PhaseNetworks
@@ -75,9 +93,18 @@ class Job:
     clock: Clock
     emit: Callable[[ProgressEvent], None]
 
-    def _prompt(self, task: Task) -> str:
+    def _view(self, task: Task) -> TaskView:
         notice = self.components.network.notice if self.components.needs_session else ""
-        return f"{task.prompt.rstrip()}\n\n{notice}\n" if notice else task.prompt
+
+        def with_notice(text: str) -> str:
+            return f"{text.rstrip()}\n\n{notice}\n" if notice and text else text
+
+        return TaskView(
+            id=task.id,
+            prompt=with_notice(task.prompt),
+            question=with_notice(task.question),
+            files=task.files,
+        )
 
     def plan(self, task: Task) -> Plan:
         """Say how a task will be run, recipes applied."""
@@ -87,15 +114,19 @@ class Job:
             benchmark=parts.benchmark_id,
             harness=parts.harness_id,
             environment=parts.environment_id,
-            task=TaskView(id=task.id, prompt=self._prompt(task), files=task.files),
+            task=self._view(task),
             image=task.image,
             build=task.build,
+            open_timeout_seconds=DEFAULT_OPEN_TIMEOUT_SECONDS,
             task_timeout_seconds=task.timeout_seconds or DEFAULT_TASK_TIMEOUT_SECONDS,
-            verifier_timeout_seconds=execution.verifier_timeout_seconds,
+            verifier_timeout_seconds=task.verifier_timeout_seconds or DEFAULT_VERIFIER_TIMEOUT_SECONDS,
         )
         for recipe in parts.recipes:
             if recipe.matches(plan):
                 plan = recipe.apply(plan)
-        if execution.task_timeout_seconds is not None:
-            plan = replace(plan, task_timeout_seconds=execution.task_timeout_seconds)
-        return plan
+        return replace(
+            plan,
+            open_timeout_seconds=execution.open_timeout_seconds or plan.open_timeout_seconds,
+            task_timeout_seconds=execution.task_timeout_seconds or plan.task_timeout_seconds,
+            verifier_timeout_seconds=execution.verifier_timeout_seconds or plan.verifier_timeout_seconds,
+        )

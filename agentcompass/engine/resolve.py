@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from pydantic import BaseModel
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from ..errors import ConfigError, UnknownComponentError
 from ..llm.client import PROTOCOL_IDS
 from ..llm.endpoint import Endpoint
-from ..protocols import Benchmark, Grader, Recipe, SalvagingHarness, Verifier
+from ..protocols import Benchmark, Examiner, Grader, Recipe, SalvagingHarness, Verifier, WorkspaceBenchmark
 from ..records import ComponentRecord, ModelRecord
 from ..spec.options import ExecutionOptions, NetworkParams, OutputOptions, RuntimeOptions, SelectionParams
 from ..spec.orchestration import RUN_NAME, ComponentSpec, ModelSpec, RunRequestSpec
@@ -78,7 +78,8 @@ def resolve(request: RunRequestSpec) -> ResolvedRequest:
     if needs_model and endpoint is None:
         raise ConfigError(f"model: harness {request.harness.id!r} needs a model; name one")
     judge = _judge(request.benchmark.id, benchmark)
-    verifier_place = "none" if isinstance(judge, Grader) else judge.environment
+    examiner = judge if isinstance(judge, Examiner) else None
+    verifier_place = examiner.environment if examiner else _place(judge)
     _check_network(network, verifier_place)
     recipes = _recipes()
     return ResolvedRequest(
@@ -94,7 +95,9 @@ def resolve(request: RunRequestSpec) -> ResolvedRequest:
             needs_model=needs_model,
             sees_reference=bool(getattr(harness, "sees_reference", False)),
             salvaging=harness if isinstance(harness, SalvagingHarness) else None,
+            workspace=benchmark if isinstance(benchmark, WorkspaceBenchmark) else None,
             grader=judge if isinstance(judge, Grader) else None,
+            examiner=examiner,
             verifier=None if isinstance(judge, Grader) else judge,
             verifier_place=verifier_place,
             network=phase_networks(
@@ -177,6 +180,10 @@ def _judge(benchmark_id: str, benchmark: Benchmark) -> Grader | Verifier:
         f"benchmark {benchmark_id!r}: verifier() returned a {type(judge).__name__}; it needs a method "
         "grade(task, outcome), or verify(task, outcome, session) and the attribute environment"
     )
+
+
+def _place(judge: Grader | Verifier) -> Literal["none", "reuse", "fresh"]:
+    return "none" if isinstance(judge, Grader) else judge.environment
 
 
 def _recipes() -> dict[str, Recipe]:

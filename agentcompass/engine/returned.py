@@ -77,6 +77,7 @@ def as_task(value: object) -> Task:
         value,
         id=str,
         prompt=str,
+        question=str,
         category=str,
         files=Mapping,
         reference=(str, type(None)),
@@ -84,6 +85,7 @@ def as_task(value: object) -> Task:
         image=str,
         build=(ImageBuild, type(None)),
         timeout_seconds=(int, float, type(None)),
+        verifier_timeout_seconds=(int, float, type(None)),
     )
     if wrong:
         raise ConfigError(f"load() yielded the task {value.id!r:.100} whose {wrong}")

@@ -11,7 +11,7 @@ import anyio
 
 from ..errors import PhaseTimeoutError, SessionError
 from ..logs import current_log
-from ..protocols import Plan, Session, SessionPlan, Task
+from ..protocols import Plan, Session, SessionPlan, Task, WorkspaceBenchmark
 from .context import Gathered
 from .job import Job
 
@@ -37,8 +37,9 @@ async def open_session(
         gathered.queued_seconds += job.clock.now() - waiting_since
         gathered.enter("open")
         finished = False
+        seconds = plan.open_timeout_seconds
         try:
-            with anyio.move_on_after(job.execution.open_timeout_seconds) as opening:
+            with anyio.move_on_after(seconds) as opening:
                 session_plan = _session_plan(job, plan, purpose, gathered)
                 async with job.components.environment.open(session_plan) as session:
                     opening.deadline = math.inf
@@ -48,8 +49,8 @@ async def open_session(
             if not finished:
                 raise
             current_log().warning("session_close_failed", purpose=purpose, error=str(error))
-        if opening.cancelled_caught:
-            raise PhaseTimeoutError("open", job.execution.open_timeout_seconds)
+        if seconds is not None and opening.cancelled_caught:
+            raise PhaseTimeoutError("open", seconds)
 
 
 def _session_plan(job: Job, plan: Plan, purpose: Purpose, gathered: Gathered) -> SessionPlan:
@@ -67,7 +68,18 @@ def _session_plan(job: Job, plan: Plan, purpose: Purpose, gathered: Gathered) ->
     )
 
 
-async def put_files(session: Session, task: Task) -> None:
-    """Write a task's files into the working directory."""
-    for path, content in task.files.items():
-        await session.write(path, content)
+async def set_up(session: Session, task: Task, workspace: WorkspaceBenchmark | None, plan: Plan) -> None:
+    """
+    Write a task's files into the working directory, and let its benchmark do the rest.
+
+    Raises:
+        PhaseTimeoutError: It took longer than opening may.
+    """
+    seconds = plan.open_timeout_seconds
+    with anyio.move_on_after(seconds) as scope:
+        for path, content in task.files.items():
+            await session.write(path, content)
+        if workspace is not None:
+            await workspace.prepare(task, session)
+    if seconds is not None and scope.cancelled_caught:
+        raise PhaseTimeoutError("prepare", seconds)

@@ -11,9 +11,9 @@ from ..errors import PhaseTimeoutError, TrialError, VerifierError
 from ..logs import current_log
 from ..protocols import Grader, Outcome, Plan, SalvagingHarness, Session, Task, Verdict
 from .context import Gathered, MeteredModel, TrialContext, attempt_seed
-from .job import Job
+from .job import DEFAULT_VERIFIER_TIMEOUT_SECONDS, Job
 from .returned import as_outcome, as_verdict
-from .session import open_session, put_files
+from .session import open_session, set_up
 from .workers import WorkerCallError
 
 _SALVAGE_SECONDS = 60.0
@@ -39,18 +39,24 @@ async def run_trial(job: Job, task: Task, attempt: int, gathered: Gathered) -> V
                 open_session(job, plan, purpose="agent", gathered=gathered)
             )
             gathered.enter("prepare")
-            await put_files(session, task)
+            await set_up(session, task, job.components.workspace, plan)
         context = _context(job, plan, task, attempt, session=session, gathered=gathered)
         await _run_agent(job, plan, context, gathered)
-        if where == "reuse":
+        if session is not None:
+            await _fetch(job, task, gathered, session)
+        if session is not None and where == "reuse":
+            await _examine(job, plan, task, gathered, session)
             return await _verify(job, plan, task, gathered, session)
     # The agent's session is closed by now: it may have held the provider's last slot.
     if gathered.outcome is None:
         return None
-    if where == "none":
-        return await _verify(job, plan, task, gathered, None)
-    async with open_session(job, plan, purpose="verifier", gathered=gathered) as session:
-        return await _verify(job, plan, task, gathered, session)
+    examiner = job.components.examiner
+    if where == "fresh" and (examiner is None or examiner.needs_session(task, gathered.outcome)):
+        async with open_session(job, plan, purpose="verifier", gathered=gathered) as session:
+            if examiner is None:
+                return await _verify(job, plan, task, gathered, session)
+            await _examine(job, plan, task, gathered, session)
+    return await _verify(job, plan, task, gathered, None)
 
 
 def _context(
@@ -94,11 +100,35 @@ async def _salvage(harness: SalvagingHarness, context: TrialContext, gathered: G
         current_log().warning("salvage_failed", error=str(error))
 
 
+async def _fetch(job: Job, task: Task, gathered: Gathered, session: Session) -> None:
+    workspace = job.components.workspace
+    if workspace is None:
+        return
+    with anyio.move_on_after(_SALVAGE_SECONDS) as scope, _single_errors():
+        fetched = await workspace.fetch(task, gathered.outcome, session)
+        gathered.outcome = None if fetched is None else as_outcome(fetched)
+    if scope.cancelled_caught:
+        raise PhaseTimeoutError("agent", _SALVAGE_SECONDS)
+
+
+async def _examine(job: Job, plan: Plan, task: Task, gathered: Gathered, session: Session) -> None:
+    """Let the evidence be collected; it is kept with the outcome, whatever becomes of the grading."""
+    examiner, outcome = job.components.examiner, gathered.outcome or Outcome()
+    if examiner is None or not examiner.needs_session(task, outcome):
+        return
+    gathered.enter("verify")
+    seconds = plan.verifier_timeout_seconds
+    with anyio.move_on_after(seconds) as scope, _single_errors():
+        gathered.outcome = as_outcome(await examiner.examine(task, outcome, session))
+    if seconds is not None and scope.cancelled_caught:
+        raise PhaseTimeoutError("verify", seconds)
+
+
 async def _verify(job: Job, plan: Plan, task: Task, gathered: Gathered, session: Session | None) -> Verdict:
     gathered.enter("verify")
     grader, verifier = job.components.grader, job.components.verifier
     outcome = gathered.outcome or Outcome()
-    seconds = plan.verifier_timeout_seconds or job.execution.verifier_timeout_seconds
+    seconds = plan.verifier_timeout_seconds or DEFAULT_VERIFIER_TIMEOUT_SECONDS
     if grader is not None:
         return await _grade(job, grader, task, outcome, seconds)
     assert verifier is not None

@@ -120,10 +120,10 @@ class ExecutionOptions(Options):
     """Run only the first so many selected tasks."""
     task_timeout_seconds: PositiveFloat | None = None
     """Deadline of the agent on one attempt; default: the task's own, else one hour."""
-    verifier_timeout_seconds: PositiveFloat = 1800.0
-    """Deadline of verifying one attempt."""
-    open_timeout_seconds: PositiveFloat = 600.0
-    """Deadline of opening one session."""
+    verifier_timeout_seconds: PositiveFloat | None = None
+    """Deadline of verifying one attempt; default: the task's own, else half an hour."""
+    open_timeout_seconds: PositiveFloat | None = None
+    """Deadline of opening one session; default: the recipe's, else ten minutes."""
     load_timeout_seconds: PositiveFloat = 900.0
     """Deadline of loading the benchmark's tasks."""
     max_retries: NonNegativeInt = 2

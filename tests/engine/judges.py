@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import anyio
 from pydantic import BaseModel, ConfigDict
 
+from agentcompass.errors import VerifierError
 from agentcompass.protocols import ImageBuild, Outcome, Session, Task, Verdict
 
 VALUES: dict[str, Any] = {
@@ -124,3 +126,42 @@ class HangingVerifier:
     async def verify(self, task: Task, outcome: Outcome, session: Session | None) -> bool:
         await anyio.sleep_forever()
         return True
+
+
+class Examined(OneTask):
+    """The agent's work is examined in a session, then graded; ``value`` is reuse or fresh."""
+
+    def verifier(self) -> Any:
+        return ReusingExaminer() if self.params.value == "reuse" else FreshExaminer()
+
+    async def prepare(self, task: Task, session: Session) -> None:
+        await session.write("prepared.txt", b"yes")
+
+    async def fetch(self, task: Task, outcome: Outcome | None, session: Session) -> Outcome | None:
+        prepared = await session.read("prepared.txt")
+        return Outcome(answer=outcome.answer if outcome else None, artifacts={"fetched": prepared})
+
+
+class FreshExaminer:
+    environment: ClassVar[Literal["reuse", "fresh"]] = "fresh"
+
+    def needs_session(self, task: Task, outcome: Outcome) -> bool:
+        return bool(outcome.answer)
+
+    async def examine(self, task: Task, outcome: Outcome, session: Session) -> Outcome:
+        if outcome.answer == "break the examiner":
+            raise VerifierError("the tests cannot be run")
+        if outcome.answer == "hang the examiner":
+            await anyio.sleep_forever()
+        evidence = (outcome.answer or "").encode()
+        return Outcome(answer=outcome.answer, artifacts={**outcome.artifacts, "evidence": evidence})
+
+    def grade(self, task: Task, outcome: Outcome) -> Verdict:
+        evidence = outcome.artifacts.get("evidence", b"")
+        if evidence == b"break the grader":
+            raise VerifierError("the log cannot be read")
+        return Verdict.passed(evidence == b"right", pid=os.getpid())
+
+
+class ReusingExaminer(FreshExaminer):
+    environment: ClassVar[Literal["reuse", "fresh"]] = "reuse"
