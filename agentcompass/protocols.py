@@ -405,7 +405,8 @@ class Harness(Protocol):
     Drives the agent; one instance serves a whole request, so it keeps no state between trials.
 
     The three flags may be left out where they are False. A harness whose agent calls the model from inside
-    its session also sets ``model_in_session = True``: the endpoint is allowed under any network policy.
+    its session also sets ``model_in_session = True``: the endpoint is allowed under any network policy. One
+    that stops at a cost sets ``needs_prices = True``: a run without ``model_prices`` is refused.
     """
 
     needs_session: ClassVar[bool]

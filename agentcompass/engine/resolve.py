@@ -77,6 +77,11 @@ def resolve(request: RunRequestSpec) -> ResolvedRequest:
     endpoint = _endpoint(request.model) if request.model and needs_model else None
     if needs_model and endpoint is None:
         raise ConfigError(f"model: harness {request.harness.id!r} needs a model; name one")
+    if endpoint is not None and getattr(harness, "needs_prices", False) and not endpoint.prices:
+        raise ConfigError(
+            f"harness_params: a cost limit needs the prices of {endpoint.model_id!r}; set model_prices, e.g. "
+            '{"input": 3, "output": 15} in USD per million tokens, or leave the limit out'
+        )
     judge = _judge(request.benchmark.id, benchmark)
     examiner = judge if isinstance(judge, Examiner) else None
     verifier_place = examiner.environment if examiner else _place(judge)
@@ -213,6 +218,7 @@ def _endpoint(model: ModelSpec) -> Endpoint:
         base_url=model.model_base_url,
         api_key=model.key,
         params=model.model_params,
+        prices=model.model_prices,
         max_retries=model.model_max_retries,
         idle_timeout_seconds=model.model_idle_timeout_seconds,
         total_timeout_seconds=model.model_timeout_seconds,

@@ -70,7 +70,7 @@ class ModelClient:
                 answer = await ask()
         finally:
             # Before anybody looks whether the reply is any good: it was billed either way.
-            meter(answer.usage if answer else FAILED_CALL)
+            meter(self._endpoint.priced(answer.usage if answer else FAILED_CALL))
         if answer is None:
             seconds = self._endpoint.total_timeout_seconds
             raise ModelUnavailableError(f"no complete reply from {self.id!r} within {seconds:g} s")

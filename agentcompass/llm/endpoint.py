@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from pydantic import SecretStr
+
+from ..records import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +23,7 @@ class Endpoint:
         base_url: What the protocol's path is appended to, e.g. ``http://localhost:8000/v1``.
         api_key: Sent as a bearer token; None or empty sends none.
         params: Put into every request as they are; may override anything but the messages.
+        prices: USD per million tokens by kind: ``input``, ``output`` and ``cached``; empty if unknown.
         max_retries: How many further tries a call gets when a retry can help.
         connect_timeout_seconds: The longest that opening a connection may take.
         idle_timeout_seconds: The longest silence between two bytes from the endpoint.
@@ -31,7 +35,18 @@ class Endpoint:
     base_url: str = ""
     api_key: SecretStr | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)
     max_retries: int = 4
     connect_timeout_seconds: float = 10.0
     idle_timeout_seconds: float = 300.0
     total_timeout_seconds: float = 1800.0
+
+    def priced(self, usage: Usage) -> Usage:
+        """Return the usage with its cost, unless the endpoint told it or no prices are known."""
+        prices = self.prices
+        if not prices or usage.cost_usd is not None:
+            return usage
+        fresh = usage.input_tokens - usage.cached_tokens
+        cached = usage.cached_tokens * prices.get("cached", prices["input"])
+        cost = (fresh * prices["input"] + cached + usage.output_tokens * prices["output"]) / 1e6
+        return msgspec.structs.replace(usage, cost_usd=cost)

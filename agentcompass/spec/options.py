@@ -46,6 +46,12 @@ def _compilable(pattern: str) -> str:
     return pattern
 
 
+def _whole_price_list(prices: dict[str, float]) -> dict[str, float]:
+    if prices and not {"input", "output"} <= prices.keys() <= {"input", "output", "cached"}:
+        raise ValueError('needs "input" and "output", and takes "cached" besides')
+    return prices
+
+
 def _hidden(key: SecretStr | str | None) -> SecretStr | None:
     return SecretStr(key) if isinstance(key, str) else key
 
@@ -94,6 +100,8 @@ class ModelOptions(Options):
     """Protocol of the endpoint, or several in order of preference: openai-chat, scripted."""
     model_params: dict[str, Any] = {}
     """Sent with every request, unchanged, e.g. {"temperature": 0}."""
+    model_prices: Annotated[dict[str, NonNegativeFloat], AfterValidator(_whole_price_list)] = {}
+    """USD per million tokens: {"input": 3, "output": 15}, and "cached" if cached input costs less."""
     model_max_retries: NonNegativeInt = 4
     """Further tries of one model call after a transient failure."""
     model_idle_timeout_seconds: PositiveFloat = 600.0

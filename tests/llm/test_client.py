@@ -10,6 +10,8 @@ from pydantic import SecretStr
 from agentcompass.errors import ConfigError
 from agentcompass.llm.client import open_model
 from agentcompass.llm.endpoint import Endpoint
+from agentcompass.protocols import Message, Reply
+from agentcompass.records import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -46,3 +48,31 @@ async def test_model_has_the_id_of_its_endpoint() -> None:
     endpoint = Endpoint(model_id="org/m", protocol="openai-chat", base_url="http://127.0.0.1:9/v1")
     async with open_model(endpoint) as model:
         assert model.id == "org/m"
+
+
+PRICES = {"input": 3.0, "output": 15.0, "cached": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("prices", "usage", "cost"),
+    [
+        (PRICES, Usage(input_tokens=1_000_000, output_tokens=100_000), 4.5),
+        (PRICES, Usage(input_tokens=1_000_000, cached_tokens=500_000), 1.65),
+        ({"input": 3.0, "output": 15.0}, Usage(input_tokens=1_000_000, cached_tokens=500_000), 3.0),
+        (PRICES, Usage(input_tokens=1_000_000, cost_usd=0.5), 0.5),
+        ({}, Usage(input_tokens=1_000_000), None),
+    ],
+)
+async def test_calls_are_priced(prices: dict[str, float], usage: Usage, cost: float | None) -> None:
+    """By the prices given, unless the endpoint tells the cost; without prices it is unknown, not zero."""
+    spent: list[Usage] = []
+    endpoint = Endpoint(
+        model_id="m",
+        protocol="scripted",
+        params={"script": lambda _messages: Reply(text="", usage=usage)},
+        prices=prices,
+    )
+    async with open_model(endpoint) as model:
+        reply = await model.complete([Message(role="user", content="x")], on_call=spent.append)
+    assert reply.usage.cost_usd == pytest.approx(cost)
+    assert [item.cost_usd for item in spent] == [pytest.approx(cost)]
