@@ -16,6 +16,7 @@ _COMMANDS = {
     "run": "Evaluate one benchmark x harness x environment x model.",
     "summary": "Recompute and print the scores of a run.",
     "show": "Look into a run: what did not succeed, or all about one task.",
+    "export-predictions": "Write the patches of a run in the format of SWE-bench.",
     "list": "List the benchmarks, harnesses, environments or recipes.",
     "env": "Show and remove containers that runs have left behind or kept.",
     "completion": "Print the completion script of a shell.",
@@ -40,7 +41,8 @@ class CommandLine(click.Group):
         """Import a command."""
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
+        module = cmd_name.replace("-", "_")
+        command: click.Command = importlib.import_module(f".{module}", __package__).command
         command.short_help = _COMMANDS[cmd_name]
         return command
 

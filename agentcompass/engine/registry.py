@@ -31,12 +31,17 @@ ClassT = TypeVar("ClassT", bound=type)
 
 _BUILT_IN: dict[tuple[Kind, str], str] = {
     ("benchmark", "humaneval"): "agentcompass.benchmarks.humaneval:HumanEval",
+    ("benchmark", "swebench"): "agentcompass.benchmarks.swebench:SweBench",
+    ("benchmark", "swebench_lite"): "agentcompass.benchmarks.swebench:SweBenchLite",
+    ("benchmark", "swebench_multilingual"): "agentcompass.benchmarks.swebench:SweBenchMultilingual",
+    ("benchmark", "swebench_verified"): "agentcompass.benchmarks.swebench:SweBenchVerified",
     ("benchmark", "jsonl"): "agentcompass.benchmarks.jsonl:Jsonl",
     ("benchmark", "fake"): "agentcompass.benchmarks.fake:FakeBenchmark",
     ("harness", "chat"): "agentcompass.harnesses.chat:ChatHarness",
     ("harness", "command"): "agentcompass.harnesses.command:CommandHarness",
     ("harness", "oracle"): "agentcompass.harnesses.oracle:OracleHarness",
     ("harness", "null"): "agentcompass.harnesses.null:NullHarness",
+    ("harness", "replay"): "agentcompass.engine.replay:ReplayHarness",
     ("environment", "local"): "agentcompass.environments.local:LocalEnvironment",
     ("environment", "host_process"): "agentcompass.environments.local:LocalEnvironment",
     ("environment", "docker"): "agentcompass.environments.docker:DockerEnvironment",
@@ -152,7 +157,8 @@ def find_component(kind: Kind, component_id: str) -> Component:
 
 
 def component_ids(kind: Kind) -> list[str]:
-    """Return every id of that kind, sorted, importing nothing."""
+    """Return every id of that kind, sorted; of built-in ones and entry points nothing is imported."""
+    _load_shipped_recipes(kind)
     built_in = {known for known_kind, known in _BUILT_IN if known_kind == kind and known != "fake"}
     with _lock:
         registered = {known for known_kind, known in _registered if known_kind == kind}
@@ -167,6 +173,7 @@ def all_components(kind: Kind) -> Iterator[Component]:
 
 def _candidates(kind: Kind, component_id: str) -> dict[str, Callable[[], Component]]:
     """Return what could be meant, by source."""
+    _load_shipped_recipes(kind)
     source, _, bare_id = component_id.rpartition("/")
     found: dict[str, Callable[[], Component]] = {}
     if target := _BUILT_IN.get((kind, bare_id)):
@@ -202,6 +209,18 @@ def _source(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
+def _load_shipped_recipes(kind: Kind) -> None:
+    """Load the recipe packages that come with us: inside the package when installed, else beside it."""
+    if kind != "recipe":
+        return
+    package = Path(__file__).parents[1]
+    for folder in (package / "_recipes", package.parent / "recipes"):
+        if folder.is_dir():
+            for path in sorted(folder.glob("*/__init__.py")):
+                _load_module(path, f"agentcompass_recipes_{path.parent.name}")
+            return
+
+
 def load_plugins(names: list[str]) -> None:
     """
     Import modules, or ``.py`` files, whose decorators register components.
@@ -222,10 +241,13 @@ def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError(f"plugin {str(path)!r}: no such file")
     resolved = path.resolve()
-    name = f"{resolved.stem}_{sha256(bytes(resolved)).hexdigest()[:8]}"
+    return _load_module(resolved, f"{resolved.stem}_{sha256(bytes(resolved)).hexdigest()[:8]}")
+
+
+def _load_module(path: Path, name: str) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, resolved)
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"plugin {str(path)!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)

@@ -110,3 +110,17 @@ def read_detail(run_dir: Path, record: TrialRecord) -> Detail | str:
         return f"its detail file {record.details!r} is missing"
     except (OSError, ValueError, RecursionError) as error:  # a msgspec.DecodeError is a ValueError
         return f"its detail file {record.details!r} cannot be read: {error}"
+
+
+def read_artifact(run_dir: Path, detail: Detail, name: str) -> bytes | None:
+    """Return a kept file of a trial; None if there is none or it cannot be read; blocks."""
+    relative = detail.artifacts.get(name)
+    if relative is None:
+        return None
+    path = run_dir / relative
+    if not path.resolve().is_relative_to(run_dir.resolve()):
+        return None
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

@@ -99,7 +99,10 @@ def test_recipe_adapts_the_session(tmp_path: Path) -> None:
     words = ["jsonl", "command", "-b", "path=q.jsonl", "-H", "command=echo $PIP_INDEX_URL"]
     result = evaluate(tmp_path, *words, plugins=("package_mirror.py",))
     assert result["metrics"]["score"]["value"] == 1.0
-    assert json.loads(Path(result["paths"]["run_json"]).read_bytes())["recipes"] == ["package_mirror"]
+    assert json.loads(Path(result["paths"]["run_json"]).read_bytes())["recipes"] == [
+        "package_mirror",
+        "swebench",
+    ]
 
 
 def test_entry_point_of_a_package(tmp_path: Path) -> None:
