@@ -39,6 +39,7 @@ _BUILT_IN: dict[tuple[Kind, str], str] = {
     ("benchmark", "fake"): "agentcompass.benchmarks.fake:FakeBenchmark",
     ("harness", "chat"): "agentcompass.harnesses.chat:ChatHarness",
     ("harness", "command"): "agentcompass.harnesses.command:CommandHarness",
+    ("harness", "mini_swe_agent"): "agentcompass.harnesses.mini_swe_agent:MiniSweAgent",
     ("harness", "oracle"): "agentcompass.harnesses.oracle:OracleHarness",
     ("harness", "null"): "agentcompass.harnesses.null:NullHarness",
     ("harness", "replay"): "agentcompass.engine.replay:ReplayHarness",
