@@ -56,11 +56,14 @@ def busybox_image() -> str:
 
 def my_resources() -> set[str]:
     """Return the names of containers and networks that this process has on the daemon; blocks."""
+    return resources_of(this_process().pid)
 
-    me = this_process()
+
+def resources_of(pid: int) -> set[str]:
+    """Return those of a process of this machine; blocks."""
 
     async def find() -> set[str]:
         async with connected() as docker:
-            return {item.name for item in await list_resources(docker) if item.owner == me}
+            return {item.name for item in await list_resources(docker) if item.owner.pid == pid}
 
     return anyio.run(find)

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio import run as run_async
-
-from agentcompass.environments.docker.leftovers import list_resources
 
 from ..cli.console import finish, start
 from . import daemon
@@ -34,14 +31,6 @@ def _arguments(folder: Path, image: str, command: str, **environment: object) ->
     ]
 
 
-def _owned_by(pid: int) -> list[str]:
-    async def find() -> list[str]:
-        async with daemon.connected() as docker:
-            return [item.name for item in await list_resources(docker) if item.owner.pid == pid]
-
-    return run_async(find)
-
-
 def _run_json(result: Mapping[str, Any]) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(Path(result["paths"]["run_json"]).read_text())
     return content
@@ -58,7 +47,7 @@ def test_run_in_containers(tmp_path: Path, busybox_image: str) -> None:
     record = _run_json(result)
     assert record["environment"]["params"]["image"] == busybox_image
     assert record["environment_facts"]["engine"]
-    assert _owned_by(process.pid) == []
+    assert daemon.resources_of(process.pid) == set()
 
 
 @pytest.mark.timeout(60)
@@ -88,7 +77,7 @@ def test_interrupted_run_removes_its_containers(tmp_path: Path, busybox_image: s
     """Ctrl-C once or twice: exit code 130, no traceback, nothing left."""
     process = start(*_arguments(tmp_path, busybox_image, "sleep 300"), cwd=tmp_path)
     deadline = time.monotonic() + 20
-    while len(_owned_by(process.pid)) < 4 and time.monotonic() < deadline:
+    while len(daemon.resources_of(process.pid)) < 4 and time.monotonic() < deadline:
         time.sleep(0.05)
     for _ in range(times):
         process.send_signal(signal.SIGINT)
@@ -97,7 +86,7 @@ def test_interrupted_run_removes_its_containers(tmp_path: Path, busybox_image: s
     assert code == 130
     assert "Traceback" not in err
     assert json.loads(out)["metrics"]["counts"]["cancelled"] == 4
-    assert _owned_by(process.pid) == []
+    assert daemon.resources_of(process.pid) == set()
 
 
 def test_daemon_that_is_not_there_is_said_before_anything_runs(tmp_path: Path, busybox_image: str) -> None:

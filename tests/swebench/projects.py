@@ -237,7 +237,7 @@ def _row(repository: _Repository, base: str, **fields: str) -> dict[str, str]:
     return {
         "instance_id": repository.folder.name,
         "base_commit": base,
-        "problem_statement": "resize() takes negative factors, and label() does not write in capitals.",
+        "problem_statement": f"In {fields['repo']}, resize() takes negative factors, and labels are small.",
         "hints_text": "CANARY-OF-THE-HINTS",
         "created_at": "2021-03-04T05:06:07Z",
         "environment_setup_commit": base,
