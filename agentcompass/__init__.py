@@ -68,6 +68,7 @@ from .records import (
     RunStatus,
     ToolCall,
     TrialFinished,
+    TrialProgressed,
     TrialStarted,
     Usage,
 )
@@ -138,6 +139,7 @@ __all__ = [
     "Trial",
     "TrialError",
     "TrialFinished",
+    "TrialProgressed",
     "TrialStarted",
     "UnknownComponentError",
     "Usage",

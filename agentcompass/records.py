@@ -360,6 +360,17 @@ class PhaseChanged(msgspec.Struct, frozen=True, kw_only=True, tag="phase_changed
     at: str = ""
 
 
+class TrialProgressed(msgspec.Struct, frozen=True, kw_only=True, tag="trial_progressed"):
+    """A live trial has one more step: where it is by now."""
+
+    request: str
+    task_id: str
+    attempt: int
+    steps: int
+    usage: Usage
+    at: str = ""
+
+
 class TrialFinished(msgspec.Struct, frozen=True, kw_only=True, tag="trial_finished"):
     request: str
     task_id: str
@@ -416,6 +427,7 @@ ProgressEvent = (
     RunStarted
     | TrialStarted
     | PhaseChanged
+    | TrialProgressed
     | TrialFinished
     | AttemptsSkipped
     | OutageChanged

@@ -68,6 +68,7 @@ PUBLIC = [
     "Trial",
     "TrialError",
     "TrialFinished",
+    "TrialProgressed",
     "TrialStarted",
     "UnknownComponentError",
     "Usage",

@@ -19,6 +19,7 @@ from ..records import (
     PhaseChanged,
     Timings,
     TrialFinished,
+    TrialProgressed,
     TrialRecord,
     TrialStarted,
 )
@@ -87,7 +88,11 @@ async def run_attempt(
 
 async def _run_and_record(job: Job, identity: _Identity) -> tuple[TrialRecord, Exception | None]:
     task, attempt = identity.planned.task, identity.attempt
-    gathered = Gathered(clock=job.clock, on_phase=lambda phase: _emit_phase(job, identity, phase))
+    gathered = Gathered(
+        clock=job.clock,
+        on_phase=lambda phase: _emit_phase(job, identity, phase),
+        on_step=lambda gathered: _emit_step(job, identity, gathered),
+    )
     job.emit(
         TrialStarted(
             request=job.name,
@@ -228,6 +233,19 @@ def _emit_phase(job: Job, identity: _Identity, phase: Phase) -> None:
             task_id=identity.planned.task.id,
             attempt=identity.attempt,
             phase=phase,
+            at=utc_text(job.clock.wall()),
+        )
+    )
+
+
+def _emit_step(job: Job, identity: _Identity, gathered: Gathered) -> None:
+    job.emit(
+        TrialProgressed(
+            request=job.name,
+            task_id=identity.planned.task.id,
+            attempt=identity.attempt,
+            steps=len(gathered.steps),
+            usage=gathered.usage,
             at=utc_text(job.clock.wall()),
         )
     )

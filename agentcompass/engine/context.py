@@ -41,10 +41,12 @@ class Gathered:
 
     Args:
         on_phase: Told the name of each phase as it begins.
+        on_step: Told that there is one more step.
     """
 
     clock: Clock
     on_phase: Callable[[Phase], None]
+    on_step: Callable[[Gathered], None]
     phase: Phase = "plan"
     prompt: str = ""
     usage: Usage = NO_USAGE
@@ -73,6 +75,7 @@ class Gathered:
     def add(self, step: Step) -> None:
         """Append a step of the trajectory."""
         self.steps.append(step)
+        self.on_step(self)
 
     def note(self, text: str) -> None:
         """Add what an environment has to say to the trajectory and the log, up to a limit."""

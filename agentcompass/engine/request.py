@@ -26,6 +26,7 @@ from ..records import (
     RunStarted,
     RunStatus,
     TrialFinished,
+    TrialProgressed,
 )
 from ..store.journal import read_journal
 from ..store.writer import RunStore, open_store
@@ -257,7 +258,7 @@ def _now(shared: Shared) -> str:
 def _publish(shared: Shared, store: RunStore, course: _Course, event: ProgressEvent) -> None:
     shared.hub.emit(event)
     match event:
-        case PhaseChanged():
+        case PhaseChanged() | TrialProgressed():
             return  # for the live display only; the record holds the phases' times
         case TrialFinished():
             course.executed_trials += 1

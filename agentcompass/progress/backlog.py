@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 
-from ..records import PhaseChanged, ProgressEvent, TrialStarted
+from ..records import PhaseChanged, ProgressEvent, TrialProgressed, TrialStarted
 
 
 class Backlog:
     """
     A bounded queue of events.
 
-    When it is full, the oldest start or phase change goes first; only when there is none, the oldest of the
-    others.
+    When it is full, the oldest start, phase change or step goes first; only when there is none, the oldest
+    of the others.
 
     Args:
         limit: How many events may wait.
@@ -31,7 +31,9 @@ class Backlog:
     def push(self, event: ProgressEvent) -> None:
         """Append an event, dropping another one if need be."""
         self._number += 1
-        queue = self._minor if isinstance(event, TrialStarted | PhaseChanged) else self._major
+        queue = (
+            self._minor if isinstance(event, TrialStarted | PhaseChanged | TrialProgressed) else self._major
+        )
         queue.append((self._number, event))
         if len(self) > self._limit:
             (self._minor or self._major).popleft()

@@ -99,6 +99,8 @@ def oldest(standing: Standing) -> str:
         return ""
     since = f"oldest {show(trial.task_id, _ID_CELLS)} #{trial.attempt}"
     words = f"{since}: {show(trial.phase, 20)} for {duration(trial.phase_seconds)}"
+    if trial.steps:
+        words = f"{words}, {_count(trial.steps, 'step', 'steps')}"
     if duration(trial.phase_seconds) == duration(trial.total_seconds):
         return words
     return f"{words}, {duration(trial.total_seconds)} in all"

@@ -19,6 +19,7 @@ from ..records import (
     RunFinished,
     RunStarted,
     TrialFinished,
+    TrialProgressed,
     TrialStarted,
     Usage,
 )
@@ -36,6 +37,7 @@ class RunningTrial:
 
     task_id: str
     attempt: int
+    steps: int
     phase: str
     phase_seconds: float
     total_seconds: float
@@ -50,6 +52,7 @@ class Standing:
         done: Attempts that need no further work, those kept from earlier sessions included.
         score: Mean over the attempts evaluated in this session; the final value once it has ended.
         interval: Ends of the mean's interval, where one is known.
+        usage: Of all trials, the live ones included.
         failures: Attempts without a completed outcome, by error class.
         outage: The error that keeps the request down; empty while it is up.
     """
@@ -80,6 +83,8 @@ class _Live:
     phase: str
     since: float
     started: float
+    steps: int = 0
+    usage: Usage = NO_USAGE
 
 
 class Tally:
@@ -126,6 +131,8 @@ class Tally:
                 self._start_trial(event)
             case PhaseChanged():
                 self._change_phase(event)
+            case TrialProgressed():
+                self._progress_trial(event)
             case TrialFinished():
                 self._finish_trial(event)
             case OutageChanged():
@@ -185,7 +192,7 @@ class Tally:
             interval=self._score_interval(),
             failures=dict(self._failures.most_common()),
             retries=self._retries,
-            usage=self._usage,
+            usage=sum((live.usage for live in self._live.values()), start=self._usage),
             rate=rate,
             eta_seconds=left / rate if rate else None,
             outage=self._outage,
@@ -217,6 +224,11 @@ class Tally:
         self._leave_phase(live.phase)
         self._phases[event.phase] += 1
         live.phase, live.since = event.phase, self._clock()
+
+    def _progress_trial(self, event: TrialProgressed) -> None:
+        live = self._live.get((event.task_id, event.attempt))
+        if live is not None:
+            live.steps, live.usage = event.steps, event.usage
 
     def _finish_trial(self, event: TrialFinished) -> None:
         self._end_trial(event.task_id, event.attempt)
@@ -254,6 +266,7 @@ class Tally:
         return RunningTrial(
             task_id=task_id,
             attempt=attempt,
+            steps=live.steps,
             phase=live.phase,
             phase_seconds=now - live.since,
             total_seconds=now - live.started,

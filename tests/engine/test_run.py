@@ -19,6 +19,7 @@ from agentcompass.records import (
     PhaseChanged,
     ProgressEvent,
     RunStatus,
+    TrialProgressed,
 )
 
 from .lab import RIGHT, WRONG, Gauge, Lab, answer_right, trials
@@ -392,6 +393,25 @@ async def test_wrong_return_value_is_a_recorded_bug(lab: Lab, returned: Outcome,
     assert record.outcome is OutcomeClass.INTERNAL_ERROR
     assert record.failure is not None
     assert message in record.failure.message
+
+
+async def test_steps_are_told_as_they_come(lab: Lab) -> None:
+    """A display can show how far a trial is; the file does not have them."""
+    told: list[int] = []
+
+    def note(event: ProgressEvent) -> None:
+        if isinstance(event, TrialProgressed):
+            told.append(event.steps)
+
+    async def agent(trial: Trial) -> Outcome:
+        for text in ("first", "second"):
+            trial.trajectory.add(NoteStep(text=text))
+        return RIGHT
+
+    result = await lab.run(agent, on_progress=note, benchmark_params={"tasks": 1}, resumable=False)
+    assert told == [1, 2]
+    assert result.paths is not None
+    assert "trial_progressed" not in await anyio.Path(result.paths.progress).read_text()
 
 
 async def test_phase_events_carry_the_time_of_the_phase(lab: Lab) -> None:

@@ -10,6 +10,7 @@ from agentcompass.records import (
     RunStarted,
     RunStatus,
     TrialFinished,
+    TrialProgressed,
     TrialStarted,
     Usage,
 )
@@ -42,6 +43,10 @@ def started(task_id: str, *, trial: int = 1, request: str = "demo") -> TrialStar
 
 def phase(task_id: str, name: str, *, request: str = "demo") -> PhaseChanged:
     return PhaseChanged(request=request, task_id=task_id, attempt=1, phase=name)
+
+
+def progressed(task_id: str, steps: int, usage: Usage = NO_USAGE) -> TrialProgressed:
+    return TrialProgressed(request="demo", task_id=task_id, attempt=1, steps=steps, usage=usage)
 
 
 def finished(

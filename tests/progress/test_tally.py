@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from agentcompass.progress import phrases
 from agentcompass.progress.tally import Tally
 from agentcompass.records import OutageChanged, OutcomeClass, ProgressEvent, RunStatus, Usage
 
-from .events import StillClock, finished, phase, run_finished, run_started, started
+from .events import StillClock, finished, phase, progressed, run_finished, run_started, started
 
 
 def tally_of(*events: ProgressEvent, clock: StillClock | None = None) -> Tally:
@@ -62,6 +63,23 @@ def test_late_phase_does_not_revive_a_finished_trial() -> None:
     tally = tally_of(started("a"), finished("a"), phase("a", "close"))
     assert tally.standing().running == {}
     assert tally.standing().oldest is None
+
+
+def test_live_trials_count_with_what_they_have_used_so_far() -> None:
+    """Tokens are shown as they are spent, and once; the oldest trial says how many steps it has."""
+    tally = Tally("demo")
+    tally.apply(run_started())
+    tally.apply(started("a"))
+    tally.apply(progressed("a", 1, Usage(calls=1, input_tokens=10)))
+    tally.apply(progressed("a", 3, Usage(calls=2, input_tokens=25)))
+    tally.apply(progressed("gone", 1, Usage(calls=1, input_tokens=1000)))
+    standing = tally.standing()
+    assert standing.usage.input_tokens == 25
+    assert standing.oldest is not None
+    assert standing.oldest.steps == 3
+    assert ", 3 steps" in phrases.oldest(standing)
+    tally.apply(finished("a", usage=Usage(calls=2, input_tokens=25)))
+    assert tally.standing().usage.input_tokens == 25
 
 
 def test_stalled_trial_is_named_with_phase_and_age() -> None:
