@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from agentcompass.benchmarks.swebench import SweBench, SweBenchVerified
 from agentcompass.benchmarks.swebench.params import SweBenchParams
@@ -178,3 +179,12 @@ def test_other_revision_is_not_held_against_the_pinned_hash() -> None:
     file = benchmark._file()
     assert file is not None
     assert (file.repo, file.revision, file.sha256) == ("SWE-bench/SWE-bench_Verified", "main", "")
+
+
+@pytest.mark.slow
+def test_images_may_come_from_elsewhere(tmp_path: Path) -> None:
+    """A pattern goes over what rows and recipe say; one without the instance is refused."""
+    [task] = load(write_jsonl(tmp_path, [MODERN]), image="mirror.example/{instance_id}:1")
+    assert task.image == "mirror.example/acme__widgets-2:1"
+    with pytest.raises(ValidationError, match="must hold {instance_id}"):
+        SweBenchParams(image="mirror.example/one")

@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from agentcompass.environments.fake import FakeEnvironment, FakeParams
 from agentcompass.environments.local import LocalEnvironment, LocalParams
-from agentcompass.errors import ConfigError, ModelUnavailableError, SessionLostError
+from agentcompass.errors import ConfigError, HarnessError, ModelUnavailableError, SessionLostError
 from agentcompass.harnesses.mini_swe_agent import MiniSweAgent, MiniSweAgentParams
 from agentcompass.protocols import Message, Outcome, Reply, SessionPlan, TaskView, Tool
 from agentcompass.records import CommandStep, NoteStep, ToolCall, Usage
@@ -46,12 +46,15 @@ class Turns:
 
     def __init__(self, *turns: Turn) -> None:
         self.asked: list[Sequence[Message]] = []
+        self.asked_twice = anyio.Event()
         self.tools: Sequence[Tool] = ()
         self._turns = turns
 
     async def complete(self, messages: Sequence[Message], *, tools: Sequence[Tool] = ()) -> Reply:
         turn = self._turns[min(len(self.asked), len(self._turns) - 1)]
         self.asked.append(messages)
+        if len(self.asked) == 2:
+            self.asked_twice.set()
         self.tools = tools
         match turn:
             case Reply():
@@ -88,11 +91,15 @@ def observations(model: Turns) -> list[str]:
     return [message.content for message in model.asked[-1] if message.role in {"tool", "user"}][1:]
 
 
-async def test_submission_is_the_answer_and_the_patch() -> None:
+EVERYWHERE = pytest.mark.parametrize("run_in", ["host", pytest.param("session", marks=pytest.mark.slow)])
+
+
+@EVERYWHERE
+async def test_submission_is_the_answer_and_the_patch(run_in: str) -> None:
     """Its text and its bytes, also where they are no text; steps, stop reason and trajectory are kept."""
     trial = PlainTrial()
     model = Turns(bash("printf 'a\\377b\\n' >p"), bash(f"{SUBMIT} && cat p"))
-    outcome = await run(model, trial=trial)
+    outcome = await run(model, trial=trial, run_in=run_in)
     assert outcome.answer == "a\ufffdb\n"
     assert outcome.artifacts["patch.diff"] == b"a\xffb\n"
     assert outcome.stop_reason == "Submitted"
@@ -135,10 +142,11 @@ async def test_commands_start_anew_and_find_their_variables() -> None:
     assert f"{trial.session.workdir}\n[] cat" in observations(model)[1]
 
 
-async def test_slow_command_is_cut_and_the_agent_is_told() -> None:
+@EVERYWHERE
+async def test_slow_command_is_cut_and_the_agent_is_told(run_in: str) -> None:
     """Its deadline kills it; what it printed is kept."""
-    model = Turns(bash("echo begun; sleep 60"), bash(SUBMIT))
-    await run(model, command_timeout=0.5)
+    model = Turns(bash("echo begun; sleep 60 & sleep 60"), bash(SUBMIT))
+    await run(model, command_timeout=0.5, run_in=run_in)
     [told] = observations(model)
     assert "timed out after 0.5 seconds" in told
     assert "begun" in told
@@ -174,7 +182,7 @@ async def test_commands_that_cannot_be_run_are_told(command: object) -> None:
 
 
 async def test_command_that_is_too_long_for_the_system_is_told() -> None:
-    """The shell itself says so."""
+    """It is not run."""
     model = Turns(bash("x" * 200_000), bash(SUBMIT))
     assert (await run(model)).stop_reason == "Submitted"
     assert "too long" in observations(model)[0]
@@ -188,11 +196,12 @@ async def test_step_limit_ends_the_run() -> None:
     assert len(model.asked) == 2
 
 
-async def test_cost_limit_ends_the_run_also_when_replies_are_malformed() -> None:
+@EVERYWHERE
+async def test_cost_limit_ends_the_run_also_when_replies_are_malformed(run_in: str) -> None:
     """Calls that were billed count, whether or not they parse."""
     malformed = Reply(text="no call", usage=Usage(calls=1, cost_usd=0.25))
     model = Turns(malformed, bash("true", cost=0.25), malformed, bash("true", cost=0.25))
-    outcome = await run(model, cost_limit=1.0)
+    outcome = await run(model, cost_limit=1.0, run_in=run_in)
     assert outcome.stop_reason == "LimitsExceeded"
     assert len(model.asked) == 4
 
@@ -262,13 +271,21 @@ async def hang() -> Reply:
     raise AssertionError
 
 
+@EVERYWHERE
 @pytest.mark.parametrize("turn", [bash("sleep 1000"), hang], ids=["in a command", "in a model call"])
-async def test_stopped_agent_ends_at_once(turn: Turn) -> None:
+async def test_stopped_agent_ends_at_once(turn: Turn, run_in: str) -> None:
     """A deadline or a cancellation ends the thread in the middle of what it waits for; steps are kept."""
-    trial = PlainTrial()
-    with anyio.move_on_after(0.7) as scope:
-        await run(Turns(bash("echo first"), turn), trial=trial)
-    assert scope.cancelled_caught
+    trial, model = PlainTrial(), Turns(bash("echo first"), turn)
+    async with anyio.create_task_group() as group:
+
+        async def stop() -> None:
+            await model.asked_twice.wait()
+            await anyio.sleep(0.1)  # into the command
+            group.cancel_scope.cancel()
+
+        group.start_soon(stop)
+        await run(model, trial=trial, run_in=run_in)
+    assert group.cancel_scope.cancelled_caught
     assert any(isinstance(step, CommandStep) and step.stdout == "first\n" for step in trial.trajectory.steps)
 
 
@@ -311,7 +328,29 @@ async def test_lost_session_ends_the_agent() -> None:
     assert len(model.asked) == 2
 
 
-async def test_model_that_fails_ends_the_agent() -> None:
+@EVERYWHERE
+async def test_model_that_fails_ends_the_agent(run_in: str) -> None:
     """The engine has retried by then; the error keeps its type."""
-    with pytest.raises(ModelUnavailableError):
-        await run(Turns(bash("true"), ModelUnavailableError("down")))
+    with pytest.raises((ModelUnavailableError, ExceptionGroup)) as caught:
+        await run(Turns(bash("true"), ModelUnavailableError("down")), run_in=run_in)
+    error = caught.value
+    while isinstance(error, ExceptionGroup):  # the engine unwraps it likewise
+        [error] = error.exceptions
+    assert isinstance(error, ModelUnavailableError)
+
+
+@pytest.mark.slow
+async def test_interpreter_of_this_machine_is_brought_where_the_session_has_none() -> None:
+    """The loop runs on it, and the agent's commands do not see it."""
+    model = Turns(bash("echo [$PYTHONHOME$PYTHONPATH$LD_LIBRARY_PATH]"), bash(SUBMIT))
+    outcome = await run(model, run_in="session", python="no-such-python")
+    assert outcome.stop_reason == "Submitted"
+    assert "[]" in observations(model)[0]
+
+
+@pytest.mark.slow
+async def test_loop_that_breaks_in_the_session_is_the_agents_fault() -> None:
+    """With the last words of its error output."""
+    model = Turns(bash("kill -9 $PPID"))
+    with pytest.raises((HarnessError, ExceptionGroup)):
+        await run(model, run_in="session")

@@ -84,6 +84,27 @@ def test_agent_resolves_every_project_through_python(options: dict[str, Any], en
     )
 
 
+def test_agent_resolves_every_project_from_inside_the_session(
+    options: dict[str, Any], endpoint: Endpoint
+) -> None:
+    """Without a network there and without the key: the engine makes the calls."""
+    environment = {**options["environment_params"], "network_policy": "no-network"}
+    result = run_evaluation(
+        **{**options, "environment_params": environment},
+        **arguments(endpoint),
+        harness_params={"run_in": "session"},
+    )
+    assert result.metrics is not None
+    assert result.metrics.score.value == 1.0
+    assert result.metrics.usage.calls == 12
+    for record, detail, run_dir in graded(result).values():
+        assert record.stop_reason == "Submitted"
+        outputs = [step.stdout for step in detail.steps if isinstance(step, CommandStep)]
+        assert len(outputs) == 5
+        assert "CANARY" not in "".join(outputs)
+        assert (run_dir / detail.artifacts["mini-swe-agent.traj.json"]).stat().st_size > 1000
+
+
 def test_agent_resolves_a_project_on_the_command_line_and_is_graded_again(
     data_path: Path, projects: dict[str, Project], endpoint: Endpoint, tmp_path: Path
 ) -> None:

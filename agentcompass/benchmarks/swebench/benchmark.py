@@ -153,7 +153,7 @@ class SweBench:
                 "fail_to_pass": row.tests("FAIL_TO_PASS"),
                 "pass_to_pass": row.tests("PASS_TO_PASS"),
             },
-            image=row.text("image"),
+            image=self._params.image.replace("{instance_id}", row.text("instance_id")) or row.text("image"),
             verifier_timeout_seconds=self._params.test_timeout_seconds + _GRADING_SECONDS,
         )
 

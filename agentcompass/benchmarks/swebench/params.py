@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, field_validator
 
 
 class SweBenchParams(BaseModel):
@@ -20,6 +20,8 @@ class SweBenchParams(BaseModel):
     """Commit, tag or branch of the data set; empty for the pinned one (``main`` for another data set)."""
     hub_file: str = "data/test-00000-of-00001.parquet"
     """The file in the data set."""
+    image: str = ""
+    """Where the images are, if not where they are published, e.g. ``mirror.example/{instance_id}:latest``."""
     category_field: str = "repo"
     """The field by which tasks are grouped, e.g. ``difficulty``, ``language`` or ``version``."""
     test_timeout_seconds: PositiveFloat = 1800.0
@@ -28,3 +30,10 @@ class SweBenchParams(BaseModel):
     """Run the tests again with all of them spoiled, to tell results that the prediction only prints."""
     max_log_mb: PositiveInt = 100
     """How much the tests may print."""
+
+    @field_validator("image")
+    @classmethod
+    def _names_an_instance(cls, image: str) -> str:
+        if image and "{instance_id}" not in image:
+            raise ValueError("must hold {instance_id}; an image for all tasks is environment_params.image")
+        return image

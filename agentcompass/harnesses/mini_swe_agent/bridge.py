@@ -15,10 +15,12 @@ from ...errors import ExecError
 from ...protocols import ExecResult, Message, Reply, Tool, Trial
 from ...records import CommandStep, NoteStep, ToolCall
 from ..command import MAX_ARGUMENT_BYTES
-from .package import exceptions, tool_calls
+from .package import AgentSettings, bash_tool, exceptions, tool_calls
 
 T = TypeVar("T")
 
+PATCH_ARTIFACT = "patch.diff"
+TRAJECTORY_ARTIFACT = "mini-swe-agent.traj.json"
 _SUBMIT = b"COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 
@@ -117,14 +119,14 @@ class SessionEnvironment:
         bridge: Bridge,
         *,
         workdir: str,
-        settings: Mapping[str, Any],
+        settings: AgentSettings,
         timeout_seconds: float,
         uname: Mapping[str, str],
     ) -> None:
         self._bridge = bridge
         self._timeout_seconds = timeout_seconds
-        self._interpreter = [str(part) for part in settings.get("interpreter", ["bash", "-c"])]
-        self._env = {str(name): str(value) for name, value in settings.get("env", {}).items()}
+        self._interpreter = settings.interpreter
+        self._env = settings.variables
         self.config = SimpleNamespace(cwd=workdir, timeout=timeout_seconds, env=self._env)
         self._variables = {**vars(self.config), "interpreter": self._interpreter, **uname}
         self.submission = b""
@@ -205,20 +207,15 @@ def _not_run(reason: str) -> dict[str, Any]:
 class EngineModel:
     """A model of mini-swe-agent that is the trial's: metered, limited and retried by the engine."""
 
-    def __init__(self, bridge: Bridge, settings: Mapping[str, Any]) -> None:
+    def __init__(self, bridge: Bridge, settings: AgentSettings) -> None:
         self._bridge = bridge
-        self._templates = {
-            "observation_template": str(settings.get("observation_template", "{{ output.output }}")),
-            "format_error_template": str(settings.get("format_error_template", "{{ error }}")),
-        }
+        self._templates = settings.templates
         self.config = SimpleNamespace(model_name=bridge.trial.model.id, **self._templates)
 
     def query(self, messages: Sequence[Mapping[str, Any]], **_extra: Any) -> dict[str, Any]:
         """Ask for the next turn; one without a usable tool call is an exception of the package."""
-        tools = tool_calls()
-        bash = tools.BASH_TOOL["function"]
-        tool = Tool(name=bash["name"], description=bash["description"], parameters=bash["parameters"])
-        conversation = [_message(message) for message in messages]
+        tools, tool = tool_calls(), Tool(**bash_tool())
+        conversation = [as_message(message) for message in messages]
         reply = self._bridge.call(lambda: self._bridge.trial.model.complete(conversation, tools=[tool]))
         cost = {"cost": reply.usage.cost_usd or 0.0}
         try:
@@ -231,7 +228,7 @@ class EngineModel:
             error.messages[0]["extra"].update(cost, response=reply.text)
             self._bridge.note("the reply has no usable tool call; the agent is told so")
             raise
-        return {**_as_package_message(reply), "extra": {"actions": actions, **cost}}
+        return {**package_message(reply), "extra": {"actions": actions, **cost}}
 
     def format_message(self, **fields: Any) -> dict[str, Any]:
         """Return a message in the agent's own form."""
@@ -261,7 +258,8 @@ class EngineModel:
         return {"info": {"config": {"model": vars(self.config), "model_type": "agentcompass"}}}
 
 
-def _message(message: Mapping[str, Any]) -> Message:
+def as_message(message: Mapping[str, Any]) -> Message:
+    """Turn a message of the package into ours."""
     return Message(
         role=message["role"],
         content=message.get("content") or "",
@@ -277,7 +275,8 @@ def _as_package_call(call: ToolCall) -> SimpleNamespace:
     return SimpleNamespace(id=call.id, function=SimpleNamespace(name=call.name, arguments=call.arguments))
 
 
-def _as_package_message(reply: Reply) -> dict[str, Any]:
+def package_message(reply: Reply) -> dict[str, Any]:
+    """Turn a reply into a message of the package."""
     calls = [
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in reply.tool_calls

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from ...protocols import Outcome, Trial
-from .bridge import Bridge, EngineModel, SessionEnvironment
+from .bridge import PATCH_ARTIFACT, TRAJECTORY_ARTIFACT, Bridge, EngineModel, SessionEnvironment
+from .in_session import run_in_session
 from .package import AgentSettings, load_settings, new_agent
 
-PATCH_ARTIFACT = "patch.diff"
-_TRAJECTORY = "mini-swe-agent.traj.json"
 _UNAME = "uname -s && uname -n && uname -r && uname -v && uname -m"
 _UNAME_FIELDS = ("system", "node", "release", "version", "machine")
 _UNAME_SECONDS = 30.0
@@ -36,6 +35,10 @@ class MiniSweAgentParams(BaseModel):
     """
     command_timeout: PositiveFloat | None = None
     """Seconds that one command may take. The packaged configuration says 60."""
+    run_in: Literal["host", "session"] = "host"
+    """Where the loop runs: on this machine, or in the session, whose image needs no network for it."""
+    python: str = "python3"
+    """The Python that runs the loop in the session; if it does not fit, this machine's is brought."""
 
 
 class MiniSweAgent:
@@ -46,6 +49,7 @@ class MiniSweAgent:
     sees_reference: ClassVar[bool] = False
 
     def __init__(self, params: MiniSweAgentParams) -> None:
+        self._params = params
         limits = {"step_limit": params.step_limit, "cost_limit": params.cost_limit}
         own = {name: limit for name, limit in limits.items() if limit is not None}
         self._settings: AgentSettings = load_settings(params.config, agent=own)
@@ -53,18 +57,28 @@ class MiniSweAgent:
         self.needs_prices = self._settings.own_cost_limit > 0
 
     async def run(self, trial: Trial) -> Outcome:
-        """Let the agent work until it submits or reaches a limit."""
-        bridge = Bridge(trial)
+        """
+        Let the agent work until it submits or reaches a limit.
+
+        Raises:
+            HarnessError: Its loop cannot run in the session.
+        """
         workdir = trial.session.workdir
         settings = self._settings.at(workdir)
+        uname = await _uname(trial)
+        if self._params.run_in == "session":
+            return await run_in_session(
+                trial,
+                settings,
+                timeout_seconds=self._command_seconds,
+                python=self._params.python,
+                uname=uname,
+            )
+        bridge = Bridge(trial)
         environment = SessionEnvironment(
-            bridge,
-            workdir=workdir,
-            settings=settings.environment,
-            timeout_seconds=self._command_seconds,
-            uname=await _uname(trial),
+            bridge, workdir=workdir, settings=settings, timeout_seconds=self._command_seconds, uname=uname
         )
-        model = EngineModel(bridge, settings.model)
+        model = EngineModel(bridge, settings)
         task = trial.task.question or trial.task.prompt
         return await bridge.run(_work, task, model, environment, settings.agent)
 
@@ -83,7 +97,7 @@ def _work(
     agent = new_agent(model, environment, settings)
     ending: Mapping[str, Any] = agent.run(task)
     status = str(ending.get("exit_status", ""))
-    artifacts = {_TRAJECTORY: json.dumps(agent.serialize(), indent=1, default=str).encode()}
+    artifacts = {TRAJECTORY_ARTIFACT: json.dumps(agent.serialize(), indent=1, default=str).encode()}
     if status != "Submitted":
         return Outcome(artifacts=artifacts, stop_reason=status)
     artifacts[PATCH_ARTIFACT] = environment.submission

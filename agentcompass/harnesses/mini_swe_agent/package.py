@@ -39,6 +39,24 @@ class AgentSettings:
     model: Mapping[str, Any]
     own_cost_limit: float = 0.0
 
+    @property
+    def interpreter(self) -> list[str]:
+        """What a command is an argument of."""
+        return [str(part) for part in self.environment.get("interpreter", ["bash", "-c"])]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables of commands."""
+        return {str(name): str(value) for name, value in self.environment.get("env", {}).items()}
+
+    @property
+    def templates(self) -> dict[str, str]:
+        """How observations and format errors are told."""
+        return {
+            "observation_template": str(self.model.get("observation_template", "{{ output.output }}")),
+            "format_error_template": str(self.model.get("format_error_template", "{{ error }}")),
+        }
+
     def at(self, workdir: str) -> AgentSettings:
         """
         Return settings for a work directory.
@@ -121,6 +139,12 @@ def exceptions() -> Any:
 def tool_calls() -> Any:
     """Return the module that parses tool calls and renders observations."""
     return _import("minisweagent.models.utils.actions_toolcall")
+
+
+def bash_tool() -> dict[str, Any]:
+    """Return name, description and parameters of the one tool."""
+    function: dict[str, Any] = tool_calls().BASH_TOOL["function"]
+    return function
 
 
 @cache
