@@ -186,5 +186,5 @@ def test_images_may_come_from_elsewhere(tmp_path: Path) -> None:
     """A pattern goes over what rows and recipe say; one without the instance is refused."""
     [task] = load(write_jsonl(tmp_path, [MODERN]), image="mirror.example/{instance_id}:1")
     assert task.image == "mirror.example/acme__widgets-2:1"
-    with pytest.raises(ValidationError, match="must hold {instance_id}"):
+    with pytest.raises(ValidationError, match="must hold"):
         SweBenchParams(image="mirror.example/one")
