@@ -159,11 +159,11 @@ def find_component(kind: Kind, component_id: str) -> Component:
 
 def component_ids(kind: Kind) -> list[str]:
     """Return every id of that kind, sorted; of built-in ones and entry points nothing is imported."""
-    _load_shipped_recipes(kind)
     built_in = {known for known_kind, known in _BUILT_IN if known_kind == kind and known != "fake"}
     with _lock:
         registered = {known for known_kind, known in _registered if known_kind == kind}
-    return sorted(built_in | registered | {entry.name for entry in _entry_points(kind)})
+    shipped = {component.id for component in _shipped(kind)}
+    return sorted(built_in | registered | shipped | {entry.name for entry in _entry_points(kind)})
 
 
 def all_components(kind: Kind) -> Iterator[Component]:
@@ -174,7 +174,6 @@ def all_components(kind: Kind) -> Iterator[Component]:
 
 def _candidates(kind: Kind, component_id: str) -> dict[str, Callable[[], Component]]:
     """Return what could be meant, by source."""
-    _load_shipped_recipes(kind)
     source, _, bare_id = component_id.rpartition("/")
     found: dict[str, Callable[[], Component]] = {}
     if target := _BUILT_IN.get((kind, bare_id)):
@@ -183,7 +182,9 @@ def _candidates(kind: Kind, component_id: str) -> dict[str, Callable[[], Compone
         if entry.name == bare_id:
             found[entry.value] = lambda entry=entry: _import_component(kind, bare_id, entry.value)  # type: ignore[misc]
     with _lock:
-        for component in _registered.get((kind, bare_id), {}).values():
+        registered = list(_registered.get((kind, bare_id), {}).values())
+    for component in (*_shipped(kind), *registered):
+        if component.id == bare_id:
             found[component.source] = lambda component=component: component  # type: ignore[misc]
     if source:
         found = {name: load for name, load in found.items() if name == source}
@@ -210,16 +211,20 @@ def _source(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _load_shipped_recipes(kind: Kind) -> None:
+@cache
+def _shipped(kind: Kind) -> tuple[Component, ...]:
     """Load the recipe packages that come with us: inside the package when installed, else beside it."""
     if kind != "recipe":
-        return
+        return ()
     package = Path(__file__).parents[1]
-    for folder in (package / "_recipes", package.parent / "recipes"):
-        if folder.is_dir():
-            for path in sorted(folder.glob("*/__init__.py")):
-                _load_module(path, f"agentcompass_recipes_{path.parent.name}")
-            return
+    folder = next(path for path in (package / "_recipes", package.parent / "recipes") if path.is_dir())
+    modules = [
+        _load_module(path, f"agentcompass_recipes_{path.parent.name}").__name__
+        for path in sorted(folder.glob("*/__init__.py"))
+    ]
+    with _lock:
+        registered = [component for by_source in _registered.values() for component in by_source.values()]
+    return tuple(component for component in registered if component.cls.__module__ in modules)
 
 
 def load_plugins(names: list[str]) -> None:

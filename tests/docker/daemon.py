@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 
@@ -11,7 +11,7 @@ from aiodocker import Docker
 
 from agentcompass.environments.docker.daemon import Daemon
 from agentcompass.environments.docker.leftovers import list_resources
-from agentcompass.environments.docker.owners import this_process
+from agentcompass.environments.docker.owners import Owner, this_process
 from agentcompass.errors import ConfigError
 
 from .images import busybox_archive, imported
@@ -56,14 +56,18 @@ def busybox_image() -> str:
 
 def my_resources() -> set[str]:
     """Return the names of containers and networks that this process has on the daemon; blocks."""
-    return resources_of(this_process().pid)
+    me = this_process()
+    return _resources(lambda owner: owner == me)
 
 
 def resources_of(pid: int) -> set[str]:
-    """Return those of a process of this machine; blocks."""
+    """Return those of a process of that number, also one that has ended; blocks."""
+    return _resources(lambda owner: owner.pid == pid)
 
+
+def _resources(is_wanted: Callable[[Owner], bool]) -> set[str]:
     async def find() -> set[str]:
         async with connected() as docker:
-            return {item.name for item in await list_resources(docker) if item.owner.pid == pid}
+            return {item.name for item in await list_resources(docker) if is_wanted(item.owner)}
 
     return anyio.run(find)

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .. import sandbox
@@ -34,24 +36,31 @@ exec /usr/bin/python3 -m pytest -p no:cacheprovider "$@"
 
 def image_of(project: Project) -> str:
     """Make the image of a project unless the daemon has it, give it its published name, and return that."""
-    content = _project_archive(project)
     base = _base_image()
-    name = f"agentcompass-test/swebench:{hashlib.sha256(base.encode() + content).hexdigest()[:12]}"
-    if not _has(name):
-        with tempfile.TemporaryDirectory() as folder:
-            context = Path(folder)
-            (context / "root.tar").write_bytes(content)
-            (context / "Dockerfile").write_text(f"FROM {base}\nADD root.tar /\nWORKDIR /testbed\n")
-            _docker("build", "-q", "-t", name, str(context))
-    _docker("tag", name, project.image)
+    name = f"agentcompass-test/swebench:{hashlib.sha256(f'{base} {project.key}'.encode()).hexdigest()[:12]}"
+    with _one_process_at_a_time():
+        if not _has(name):
+            with tempfile.TemporaryDirectory() as folder:
+                context = Path(folder)
+                (context / "root.tar").write_bytes(_project_archive(project))
+                (context / "Dockerfile").write_text(f"FROM {base}\nADD root.tar /\nWORKDIR /testbed\n")
+                _docker("build", "-q", "-t", name, str(context))
+        _docker("tag", name, project.image)
     return project.image
+
+
+@contextmanager
+def _one_process_at_a_time() -> Iterator[None]:
+    """Let one of several test processes make an image while the others wait for it."""
+    with (Path(tempfile.gettempdir()) / "agentcompass-test-images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _base_image() -> str:
     recipe = f"{_SUITE} {_PACKAGES} {_ACTIVATE} {_BASHRC} {_PYTEST}"
     name = f"agentcompass-test/debian:{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
-    with (Path(tempfile.gettempdir()) / "agentcompass-test-debian.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes: one makes it, the others wait
+    with _one_process_at_a_time():
         if not _has(name):
             _make_base(name)
     return name
@@ -82,7 +91,7 @@ def _make_base(name: str) -> None:
 
 
 def _project_archive(project: Project) -> bytes:
-    """Pack a work tree as /testbed, the same bytes each time."""
+    """Pack a work tree as /testbed."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
         for path in sorted(project.folder.rglob("*")):

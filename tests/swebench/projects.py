@@ -17,6 +17,8 @@ from typing import Any
 FUTURE = "CANARY-OF-THE-FUTURE"
 """Stands in commits after the base only."""
 
+_ADD_FUTURE_VERSION = 1
+"""Counts the changes of what the row does not tell: what lies beyond the base."""
 _ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -137,6 +139,11 @@ class Project:
     @property
     def id(self) -> str:
         return str(self.row["instance_id"])
+
+    @property
+    def key(self) -> str:
+        """What the image consists of; commits have the same hashes each time."""
+        return f"{json.dumps(self.row)} {_ADD_FUTURE_VERSION}"
 
     @property
     def image(self) -> str:

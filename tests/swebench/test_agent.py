@@ -130,11 +130,11 @@ def test_agent_resolves_a_project_on_the_command_line_and_is_graded_again(
     assert prediction["model_name_or_path"] == "acme/model"
     assert prediction["model_patch"].strip() == projects["django"].row["patch"].strip()
     calls = len(endpoint.requests)
-    for source in (f"run_dir={run_dir}", f"predictions={run_dir}/predictions.jsonl"):
-        process = start("run", "swebench_verified", "replay", *common, "-H", source, cwd=tmp_path)
-        code, out, err = finish(process)
-        assert code == 0, err
-        assert json.loads(out)["metrics"]["score"]["value"] == 1.0
+    source = f"predictions={run_dir}/predictions.jsonl"
+    process = start("run", "swebench_verified", "replay", *common, "-H", source, cwd=tmp_path)
+    code, out, err = finish(process)
+    assert code == 0, err
+    assert json.loads(out)["metrics"]["score"]["value"] == 1.0
     assert len(endpoint.requests) == calls
 
 
@@ -220,13 +220,3 @@ def _turns(endpoint: Endpoint, project: Project) -> list[int]:
     """Say how often each turn of a project was asked for."""
     problem = project.row["problem_statement"]
     return [endpoint.turns[key] for key in sorted(endpoint.turns) if problem in key[0]]
-
-
-def test_verdicts_of_graded_runs_are_there_for_every_task(
-    options: dict[str, Any], endpoint: Endpoint
-) -> None:
-    """A limit on steps ends a run without a patch, and every task still has a verdict."""
-    result = run_evaluation(**options, **arguments(endpoint), harness_params={"step_limit": 1})
-    assert {record.stop_reason for record, _, _ in graded(result).values()} == {"LimitsExceeded"}
-    assert result.metrics is not None
-    assert result.metrics.score.value == 0.0

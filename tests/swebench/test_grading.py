@@ -17,8 +17,6 @@ from agentcompass.store.run import read_detail
 from .conftest import run_options
 from .projects import Project
 
-KINDS = ["pytest", "unittest", "django"]
-
 
 def replay(
     options: Mapping[str, Any], project: Project, patches: Mapping[str, str], **more: Any
@@ -93,13 +91,7 @@ def test_null_resolves_nothing_and_starts_no_container(options: dict[str, Any]) 
     assert result.metrics.score.evaluated == 3
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_partial_and_breaking_patches_resolve_nothing(
-    options: dict[str, Any], projects: dict[str, Project], kind: str
-) -> None:
-    """Some of the failing tests are not enough, and neither are all of them if another test breaks."""
-    project = projects[kind]
-    found = graded(replay(options, project, {"partial": project.partial, "breaking": project.breaking}))
+def check_partial_and_breaking(found: Graded) -> None:
     record, detail, _ = found["partial"]
     assert record.score == 0.0
     assert 0 < record.metrics["fail_to_pass"] < 1
@@ -109,6 +101,16 @@ def test_partial_and_breaking_patches_resolve_nothing(
     assert record.score == 0.0
     assert (record.metrics["fail_to_pass"], record.metrics["pass_to_pass"]) == (1.0, 0.0)
     assert detail.verifier_output["official_resolved"] is False
+
+
+@pytest.mark.parametrize("kind", ["unittest", "django"])
+def test_partial_and_breaking_patches_resolve_nothing(
+    options: dict[str, Any], projects: dict[str, Project], kind: str
+) -> None:
+    """Some of the failing tests are not enough, and neither are all of them if another test breaks."""
+    project = projects[kind]
+    patches = {"partial": project.partial, "breaking": project.breaking}
+    check_partial_and_breaking(graded(replay(options, project, patches)))
 
 
 def adding(path: str, content: str) -> str:
@@ -223,7 +225,13 @@ def verdicts(projects: dict[str, Project], tmp_path_factory: pytest.TempPathFact
     patches = {name: change(project.row["patch"]) for name, (change, _) in SHAPES.items()}
     patches |= {name: adding("conftest.py", content) for name, content in CHEATS.items()}
     options = run_options(tmp_path_factory.mktemp("verdicts"))
+    patches |= {"partial": project.partial, "breaking": project.breaking}
     return graded(replay(options, project, {**patches, **NO_PATCHES}))
+
+
+def test_partial_and_breaking_patches_resolve_nothing_with_pytest(verdicts: Graded) -> None:
+    """The same with logs of pytest."""
+    check_partial_and_breaking(verdicts)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -1,6 +1,7 @@
-# Apply a prediction ($3) to the work tree. Prints what the tools say; the last line is "applied " with the way
-# that worked, or none. Exit code 3: the work tree is not usable.
+# Apply a prediction (standard input, kept as $3) to the work tree. Prints what the tools say; the last line is
+# "applied " with the way that worked, or none. Exit code 3: the work tree is not usable.
 patch_file=$3
+mkdir -p "$(dirname "$patch_file")" && cat >"$patch_file" || exit 3
 
 # A failed way may leave half of the patch behind. This index knows all files as they are now.
 index=$(mktemp) && cp "$(git rev-parse --git-dir)/index" "$index" || exit 3

@@ -47,8 +47,7 @@ class SweBenchExaminer:
         """
         patch = prediction(outcome)
         room = f"/tmp/agentcompass-{secrets.token_hex(8)}"  # noqa: S108  # in the session
-        await session.write(f"{room}/prediction.patch", patch)
-        applied, message = await self._apply(task, session, room)
+        applied, message = await self._apply(task, session, room, patch)
         evidence = Evidence(applied=applied, apply_message=message)
         # A replayed outcome comes with the evidence of its first grading.
         own = {name: data for name, data in outcome.artifacts.items() if name not in ALL_EVIDENCE}
@@ -67,13 +66,14 @@ class SweBenchExaminer:
         """Judge the evidence; runs in a worker process."""
         return grade(task, outcome)
 
-    async def _apply(self, task: Task, session: Session, room: str) -> tuple[Applied, str]:
+    async def _apply(self, task: Task, session: Session, room: str, patch: bytes) -> tuple[Applied, str]:
         base = str(task.hidden["row"]["base_commit"])
         result = await session.exec(
             await to_thread.run_sync(
                 work_tree_command, "apply_patch", WORKDIR, base, f"{room}/prediction.patch"
             ),
             cwd="/",
+            stdin=patch,
             timeout_seconds=_SHORT_SECONDS,
             max_output_bytes=_MESSAGE_BYTES,
         )
