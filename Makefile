@@ -19,7 +19,7 @@ demo: setup
 	$(BIN)/agentcompass run humaneval oracle
 
 test: setup
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 test-fast: setup
 	$(BIN)/python -m pytest -q -m "not slow"
@@ -31,7 +31,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 fmt: setup
 	$(BIN)/ruff format .

@@ -17,6 +17,8 @@ from agentcompass.store.run import read_detail
 from .conftest import run_options
 from .projects import Project
 
+pytestmark = pytest.mark.xdist_group("verdicts")  # one process: they share a run
+
 
 def replay(
     options: Mapping[str, Any], project: Project, patches: Mapping[str, str], **more: Any

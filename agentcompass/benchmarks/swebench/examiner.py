@@ -96,6 +96,10 @@ class SweBenchExaminer:
         text = prefix + evaluation(script, state=f"{room}/state")
         mark = secrets.token_hex(16)
         result = await self._run(session, f"{room}/eval.sh", text, mark, self._params.test_timeout_seconds)
+        if result.truncated and not result.timed_out:
+            raise VerifierError(
+                f"the log of the tests is longer than {self._params.max_log_mb} MB and cut; raise max_log_mb"
+            )
         log = await to_thread.run_sync(split_log, result.stdout_bytes, mark)
         if log.tests is None and result.exit_code == 127:
             raise VerifierError(f"the tests cannot be run: {_tail(result)}")
@@ -121,25 +125,21 @@ class SweBenchExaminer:
         seconds = min(_CONTROL_SECONDS, self._params.test_timeout_seconds)
         result = await self._run(session, f"{room}/control.sh", text, mark, seconds)
         log = await to_thread.run_sync(split_log, result.stdout_bytes, mark)
-        return log, structs.replace(evidence, control="done" if log.exit_code is not None else "unfinished")
+        is_whole = log.exit_code is not None and not result.truncated
+        return log, structs.replace(evidence, control="done" if is_whole else "unfinished")
 
     async def _run(
         self, session: Session, path: str, script: str, mark: str, timeout_seconds: float
     ) -> ExecResult:
         await session.write(path, script.encode("utf-8", "surrogateescape"))
         limit = self._params.max_log_mb * 1024 * 1024
-        result = await session.exec(
+        return await session.exec(
             f"exec bash {shlex.quote(path)} 2>&1",
             cwd="/",
             stdin=f"{mark}\n".encode(),
             timeout_seconds=timeout_seconds,
             max_output_bytes=limit,
         )
-        if result.truncated and not result.timed_out:
-            raise VerifierError(
-                f"the log of the tests is longer than {self._params.max_log_mb} MB and cut; raise max_log_mb"
-            )
-        return result
 
 
 async def _disk_is_full(session: Session) -> bool:
