@@ -118,6 +118,29 @@ def test_results_that_do_not_depend_on_the_tests_are_made_up() -> None:
     assert verdict.output["suspicious"]
 
 
+@pytest.mark.parametrize(
+    ("fail_to_pass", "files", "convicted"),
+    [
+        (["t/a.py::x", "t/a.py::y"], ["t/a.py"], True),
+        (["t/other.py::x", "t/a.py::y"], ["t/a.py"], False),
+        (["t.a.T.x", "t.a.T.y"], ["t/a.py"], True),
+        (["TestX", "TestY"], ["a_test.go"], False),
+        (["TestX"], ["a_test.go"], True),
+    ],
+)
+def test_tests_of_files_that_were_not_spoiled_convict_nobody(
+    fail_to_pass: list[str], files: list[str], convicted: bool
+) -> None:
+    """The first test passes in the control run: forged, unless it may stand in a file that is as it was."""
+    patch = "".join(f"--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-x\n+y\n" for name in files)
+    row = {**CLASSIC, "test_patch": patch}
+    expected = {"fail_to_pass": fail_to_pass, "pass_to_pass": []}
+    run = log_of(dict.fromkeys(fail_to_pass, "PASSED"))
+    control = log_of({fail_to_pass[0]: "PASSED"})
+    verdict = graded(run, done(control="done"), control=control, row=row, **expected)
+    assert verdict.output["suspicious"] == convicted
+
+
 @pytest.mark.parametrize("before", ["No space left on device", "fatal: Could not resolve host: example.com"])
 def test_broken_machine_before_the_tests_is_no_wrong_answer(before: str) -> None:
     """The tests never began, and the log says why."""

@@ -19,7 +19,7 @@ from ...errors import VerifierError
 from ...protocols import Outcome, Task, Verdict
 from . import official
 from .evidence import CONTROL_LOG, EVIDENCE, TEST_LOG, Evidence, decode_evidence
-from .patches import prediction, touches_git_directory
+from .patches import prediction, target_files, touches_git_directory
 from .scripts import END_MARK, START_MARK
 
 _PASSING = frozenset({"PASSED", "XFAIL"})
@@ -191,7 +191,18 @@ class _Run:
         if self.evidence.control == "off" or END_MARK not in self.control_log:
             return False
         statuses = self._statuses(self.control_log)
-        return any(status_of(test, statuses) == "PASSED" for test in self.hidden["fail_to_pass"])
+        spoiled = target_files(str(self.hidden["row"]["test_patch"]))
+        tests = [test for test in self.hidden["fail_to_pass"] if _is_in(test, spoiled)]
+        passing = [status_of(test, statuses) == "PASSED" for test in tests]
+        # Where whole suites of other languages run, a test may stand in a file that was not spoiled.
+        convicts = any if all(name.endswith(".py") for name in spoiled) else all
+        return bool(passing) and convicts(passing)
+
+
+def _is_in(test: str, files: Sequence[str]) -> bool:
+    """Tell whether a test can stand in one of the files; most names do not tell their file."""
+    file, names_file, _ = test.partition("::")
+    return not names_file or "/" not in file or file in files
 
 
 def _count(results: TestResults) -> str:
