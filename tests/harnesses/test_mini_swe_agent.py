@@ -13,11 +13,17 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from agentcompass.environments.fake import FakeEnvironment, FakeParams
+from agentcompass.environments.fake import FakeEnvironment, FakeParams, FakeSession
 from agentcompass.environments.local import LocalEnvironment, LocalParams
-from agentcompass.errors import ConfigError, HarnessError, ModelUnavailableError, SessionLostError
+from agentcompass.errors import (
+    ConfigError,
+    HarnessError,
+    ModelUnavailableError,
+    SessionError,
+    SessionLostError,
+)
 from agentcompass.harnesses.mini_swe_agent import MiniSweAgent, MiniSweAgentParams
-from agentcompass.protocols import Message, Outcome, Reply, SessionPlan, TaskView, Tool
+from agentcompass.protocols import ExecResult, Message, Outcome, Reply, SessionPlan, TaskView, Tool
 from agentcompass.records import CommandStep, NoteStep, ToolCall, Usage
 
 from .trial import PlainTrial
@@ -354,3 +360,21 @@ async def test_loop_that_breaks_in_the_session_is_the_agents_fault() -> None:
     model = Turns(bash("kill -9 $PPID"))
     with pytest.raises((HarnessError, ExceptionGroup)):
         await run(model, run_in="session")
+
+
+async def test_session_that_cannot_run_the_loop_is_no_fault_of_the_agent() -> None:
+    """Neither a Python of its own nor the one of this machine: missing data, with both ways out."""
+
+    async def answer(session: FakeSession, command: str) -> ExecResult:
+        made = "mkdir" in command
+        return (
+            ExecResult(exit_code=0, stdout_bytes=f"{session.workdir}/room".encode())
+            if made
+            else ExecResult(exit_code=127)
+        )
+
+    environment = FakeEnvironment(FakeParams(on_exec=answer))
+    harness = await build(run_in="session")
+    async with environment.open(SessionPlan(run_id="test", label="mini")) as session:
+        with pytest.raises(SessionError, match=r"no fitting Python.*put Python.*or set run_in to 'host'"):
+            await harness.run(PlainTrial(given_session=session, given_model=Turns(bash(SUBMIT))))

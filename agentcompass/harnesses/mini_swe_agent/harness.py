@@ -61,7 +61,8 @@ class MiniSweAgent:
         Let the agent work until it submits or reaches a limit.
 
         Raises:
-            HarnessError: Its loop cannot run in the session.
+            SessionError: Its loop cannot run in the session.
+            HarnessError: It broke there.
         """
         workdir = trial.session.workdir
         settings = self._settings.at(workdir)

@@ -20,7 +20,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
-from ...errors import HarnessError
+from ...errors import HarnessError, SessionError
 from ...protocols import ExecResult, Outcome, Session, Tool, Trial
 from ...records import CommandStep, NoteStep
 from .bridge import PATCH_ARTIFACT, TRAJECTORY_ARTIFACT, as_message, package_message
@@ -45,7 +45,8 @@ async def run_in_session(
     Bring the loop into the session and serve it until it ends.
 
     Raises:
-        HarnessError: The loop cannot run there, or broke.
+        SessionError: The loop cannot run there.
+        HarnessError: It broke.
     """
     session = trial.session
     room = await _room(session)
@@ -76,7 +77,7 @@ async def _room(session: Session) -> str:
     command = f'room="${{TMPDIR:-/tmp}}/{name}" && mkdir -p "$room/in" "$room/out" && printf %s "$room"'
     made = await session.exec(command)
     if made.exit_code != 0:
-        raise HarnessError(f"the agent's directory cannot be made: {_tail(made)}")
+        raise SessionError(f"the agent's directory cannot be made: {_tail(made)}", retryable=False)
     return made.stdout
 
 
@@ -102,10 +103,11 @@ async def _check_interpreter(
 ) -> None:
     tried = await session.exec([*command, "-c", _PROBE], env=env, timeout_seconds=_PROBE_SECONDS)
     if tried.exit_code != 0:
-        raise HarnessError(
+        raise SessionError(
             f"the session has no fitting Python ({python!r}: {_tail(probe)}), and the one of this machine "
             f"does not run there ({_tail(tried)}); put Python {HOST[1]}.{HOST[2]} into the image, or set "
-            "run_in to 'host'"
+            "run_in to 'host'",
+            retryable=False,
         )
 
 

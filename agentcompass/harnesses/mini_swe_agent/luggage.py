@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from ...errors import HarnessError
+from ...errors import SessionError
 
 HOST = [sys.implementation.name, *sys.version_info[:2], platform.machine()]
 """What a Python must be to load the packages that are installed here."""
@@ -101,7 +101,9 @@ def _cached(name: str, pack: Callable[[Path], None]) -> Path:
                 if not target.is_dir():  # another process may have been faster
                     raise
     except OSError as error:
-        raise HarnessError(f"what the agent needs cannot be packed in {str(base)!r}: {error}") from error
+        raise SessionError(
+            f"what the agent needs in the session cannot be packed in {str(base)!r}: {error}", retryable=False
+        ) from error
     return target
 
 
