@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TESTS :=
 READY := $(VENV)/.ready
 
 .PHONY: setup demo test test-fast retest check fmt lint types bench docs clean
@@ -19,7 +20,7 @@ demo: setup
 	$(BIN)/agentcompass run humaneval oracle
 
 test: setup
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "$(TESTS)"
 
 test-fast: setup
 	$(BIN)/python -m pytest -q -m "not slow"

@@ -65,6 +65,7 @@ async def test_asyncios_own_cancellation_leaves_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.timeout(120)
 async def test_many_at_once_with_random_cancellations(
     environment: DockerEnvironment, docker_client: Docker

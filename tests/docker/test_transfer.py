@@ -34,6 +34,7 @@ async def session(environment: DockerEnvironment) -> AsyncIterator[Session]:
 
 
 @pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.timeout(120)
 async def test_gigabyte_up_and_down_in_little_memory(session: Session, tmp_path: Path) -> None:
     """Streamed both ways."""

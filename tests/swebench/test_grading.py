@@ -17,7 +17,7 @@ from agentcompass.store.run import read_detail
 from .conftest import run_options
 from .projects import Project
 
-pytestmark = pytest.mark.xdist_group("verdicts")  # one process: they share a run
+pytestmark = [pytest.mark.once, pytest.mark.xdist_group("verdicts")]  # one process: they share a run
 
 
 def replay(
