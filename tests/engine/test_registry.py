@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, ConfigDict
 
+from agentcompass._version import InstalledVersion
 from agentcompass.engine import registry
 from agentcompass.engine.registry import component_ids, find_component, load_plugins
 from agentcompass.errors import ConfigError, UnknownComponentError
@@ -147,3 +149,23 @@ def test_entry_points_are_found(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout.strip() == "acme_mod:Acme"
+
+
+@pytest.mark.parametrize(
+    ("kind", "component_id", "package"),
+    [("benchmark", "swebench_verified", "swebench"), ("harness", "mini_swe_agent", "mini-swe-agent")],
+)
+def test_wrapped_packages_are_part_of_a_components_version(
+    kind: registry.Kind, component_id: str, package: str
+) -> None:
+    """Results of another version of the package are never continued."""
+    assert find_component(kind, component_id).version == f"1+{package}-{version(package)}"
+
+
+def test_absent_package_has_a_version_too() -> None:
+    """Listing components must not fail for want of an extra."""
+
+    class Wrapper:
+        version = InstalledVersion("no-such-package", revision=3)
+
+    assert Wrapper.version == "3+no-such-package-none"

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from anyio import to_thread
 
+from ..._version import InstalledVersion
 from ...errors import (
     ConfigError,
     HarnessError,
@@ -53,6 +54,7 @@ Do not commit.
 class SweBench:
     """Any data set in the shape of SWE-bench: name ``dataset`` or ``data_path``."""
 
+    version = InstalledVersion("swebench")
     published: ClassVar[HubFile | None] = None
     """The data set of this benchmark."""
 

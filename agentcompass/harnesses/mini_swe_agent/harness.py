@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
+from ..._version import InstalledVersion
 from ...protocols import Outcome, Trial
 from .bridge import PATCH_ARTIFACT, TRAJECTORY_ARTIFACT, Bridge, EngineModel, SessionEnvironment
 from .in_session import run_in_session
@@ -44,6 +45,7 @@ class MiniSweAgentParams(BaseModel):
 class MiniSweAgent:
     """Runs the agent of the package ``mini-swe-agent``, one thread per attempt."""
 
+    version = InstalledVersion("mini-swe-agent")
     needs_session: ClassVar[bool] = True
     needs_model: ClassVar[bool] = True
     sees_reference: ClassVar[bool] = False
