@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import signal
 import subprocess
@@ -28,6 +29,16 @@ pytestmark = pytest.mark.anyio
 async def environment(busybox_image: str) -> AsyncIterator[DockerEnvironment]:
     async with docker_environment(image=busybox_image) as opened:
         yield opened
+
+
+async def test_cancelled_first_opening_leaves_no_connection(busybox_image: str) -> None:
+    """Whenever it is cut off while it connects to the daemon, the client is closed."""
+    for microseconds in range(0, 15_000, 150):
+        async with docker_environment(image=busybox_image) as environment:
+            with anyio.move_on_after(microseconds / 1e6):
+                async with environment.open(plan()):
+                    pass
+    gc.collect()  # an open client would complain now
 
 
 @pytest.mark.slow

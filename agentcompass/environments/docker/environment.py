@@ -88,8 +88,9 @@ class DockerEnvironment:
         async with self._lock:
             if self._connection is None:
                 params = self._params
-                daemon = await Daemon.connect(params.docker_host)
                 owner = await to_thread.run_sync(this_process)
+                # From here on nothing waits: a cancellation would leave the connection open, owned by nobody.
+                daemon = await Daemon.connect(params.docker_host)
                 self._connection = _Connected(
                     daemon=daemon,
                     owner=owner,
