@@ -89,6 +89,11 @@ def _recorded_outcome(run: LoadedRun, record: TrialRecord) -> Outcome:
     if lost := [name for name, content in artifacts.items() if content is None]:
         raise TrialError(f"attempt {record.attempt} of {record.task_id!r} has lost {', '.join(lost)}")
     kept = {name: content for name, content in artifacts.items() if content is not None}
+    if detail.answer is None and not kept and not record.outcome.counts:
+        raise TrialError(
+            f"attempt {record.attempt} of {record.task_id!r} ended as {record.outcome}, "
+            "before anything was handed in"
+        )
     return Outcome(answer=detail.answer, artifacts=kept, stop_reason="replayed")
 
 

@@ -10,7 +10,7 @@ from anyio import to_thread
 from pydantic import ValidationError
 
 from agentcompass.engine.replay import ReplayHarness, ReplayParams, read_predictions
-from agentcompass.errors import ConfigError
+from agentcompass.errors import ConfigError, SessionError
 from agentcompass.protocols import Outcome, Trial
 from agentcompass.records import OutcomeClass
 
@@ -103,6 +103,29 @@ async def test_earlier_run_is_graded_again(lab: Lab) -> None:
     assert again.paths is not None
     kept = await to_thread.run_sync(lambda: list(Path(again.paths.artifacts).rglob("note")))  # type: ignore[union-attr]
     assert len(kept) == 4
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_what_infrastructure_has_lost_stays_missing(lab: Lab) -> None:
+    """An attempt that never came to an answer is no empty answer."""
+
+    async def agent(trial: Trial) -> Outcome:
+        raise SessionError("the machine died", retryable=False)
+
+    first = await lab.run(agent, benchmark_params={"tasks": 1}, max_retries=0, resumable=False)
+    assert first.paths is not None
+    again = await lab.run(
+        harness="replay",
+        harness_params={"run_dir": first.paths.run_dir},
+        benchmark_params={"tasks": 1},
+        max_retries=0,
+        resumable=False,
+    )
+    [record] = trials(again)
+    assert record.outcome is OutcomeClass.INFRA_ERROR
+    assert record.failure is not None
+    assert "before anything was handed in" in record.failure.message
 
 
 @pytest.mark.anyio
