@@ -65,11 +65,11 @@ def _predictions(run: LoadedRun, records: list[TrialRecord], name: str) -> Itera
     for record in sorted(records, key=lambda record: record.task_id):
         match read_detail(run.run_dir, record):
             case Detail() as detail:
-                yield {
-                    "instance_id": record.task_id,
-                    "model_name_or_path": name,
-                    "model_patch": _patch(run.run_dir, detail),
-                }
+                patch = _patch(run.run_dir, detail)
+                if patch or record.outcome.counts:
+                    yield {"instance_id": record.task_id, "model_name_or_path": name, "model_patch": patch}
+                else:
+                    print_note(f"warning: {record.task_id} is left out: it ended as {record.outcome}")
             case reason:
                 print_note(f"warning: {record.task_id} is left out: {reason}")
 
