@@ -19,7 +19,7 @@ from .environments import docker_environment, plan
 from .images import busybox_archive
 from .registry import Registry, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.once]
 
 _CONTEXT = "agentcompass-test.context"
 """The label of images that tests build."""

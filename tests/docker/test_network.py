@@ -14,7 +14,7 @@ from agentcompass.spec.network import NetworkPolicy
 
 from .environments import RUN_ID, containers_of, docker_environment, plan
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.once]
 
 NO_NETWORK = NetworkPolicy(mode="no-network")
 

@@ -16,7 +16,7 @@ from agentcompass.protocols import Session
 
 from .environments import docker_environment, plan
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.once]
 
 _GIGABYTE = 1024**3
 
@@ -34,7 +34,6 @@ async def session(environment: DockerEnvironment) -> AsyncIterator[Session]:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.timeout(120)
 async def test_gigabyte_up_and_down_in_little_memory(session: Session, tmp_path: Path) -> None:
     """Streamed both ways."""
