@@ -213,6 +213,7 @@ async def test_background_child_lives_on_between_commands(
 ) -> None:
     """A server started by one command can be used by the next."""
     await session.exec(f"sleep {nap} &")
+    await provider.wait_running(f"sleep {nap}")
     await session.exec("true")
     assert await provider.running(nap)
 
