@@ -19,6 +19,8 @@ from .spec.network import PUBLIC, NetworkPolicy
 _NOTHING: Mapping[str, Any] = {}
 DEFAULT_OUTPUT_BYTES = 10 * 1024 * 1024
 """How much of each output stream of a command is kept."""
+PATCH_ARTIFACT = "patch.diff"
+"""The artifact of an outcome in which harnesses hand in a patch, and benchmarks look for one."""
 TIMEOUT_EXIT_CODE = 124
 """What a command that was killed by its deadline reports."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ..errors import ConfigError
-from ..protocols import Outcome
+from ..protocols import PATCH_ARTIFACT, Outcome
 from ..records import Detail, TrialRecord
 from ..store.run import LoadedRun, load_run, read_artifact, read_detail
 from .attempts import counted_trials
@@ -76,7 +76,7 @@ def _predictions(run: LoadedRun, records: list[TrialRecord], name: str) -> Itera
 
 def _patch(run_dir: Path, detail: Detail) -> str:
     """Return the patch as text; bytes that are no UTF-8 become lone surrogates, which `replay` undoes."""
-    from ..benchmarks.swebench.patches import PATCH_ARTIFACT, prediction
+    from ..benchmarks.swebench.patches import prediction
 
     kept = read_artifact(run_dir, detail, PATCH_ARTIFACT)
     artifacts = {} if kept is None else {PATCH_ARTIFACT: kept}

@@ -77,11 +77,7 @@ def resolve(request: RunRequestSpec) -> ResolvedRequest:
     endpoint = _endpoint(request.model) if request.model and needs_model else None
     if needs_model and endpoint is None:
         raise ConfigError(f"model: harness {request.harness.id!r} needs a model; name one")
-    if endpoint is not None and getattr(harness, "needs_prices", False) and not endpoint.prices:
-        raise ConfigError(
-            f"harness_params: a cost limit needs the prices of {endpoint.model_id!r}; set model_prices, e.g. "
-            '{"input": 3, "output": 15} in USD per million tokens, or leave the limit out'
-        )
+    _check_prices(harness, endpoint)
     judge = _judge(request.benchmark.id, benchmark)
     examiner = judge if isinstance(judge, Examiner) else None
     verifier_place = examiner.environment if examiner else _place(judge)
@@ -154,6 +150,14 @@ def _check_network(network: NetworkParams, verifier_place: str) -> None:
         raise ConfigError(
             f"environment_params.verifier_network_policy: the verifier works in the agent's session, so it "
             f"cannot have {network.verifier} while the agent has {network.run}; give both the same policy"
+        )
+
+
+def _check_prices(harness: object, endpoint: Endpoint | None) -> None:
+    if endpoint is not None and getattr(harness, "needs_prices", False) and not endpoint.prices:
+        raise ConfigError(
+            f"harness_params: a cost limit needs the prices of {endpoint.model_id!r}; set model_prices, e.g. "
+            '{"input": 3, "output": 15} in USD per million tokens, or leave the limit out'
         )
 
 

@@ -92,7 +92,7 @@ class CommandHarness:
             stdin=prompt if params.prompt_via == "stdin" else b"",
             timeout_seconds=params.timeout_seconds,
         )
-        trial.trajectory.add(_step(params.command, result, started_seconds))
+        trial.trajectory.add(command_step(params.command, result, started_seconds))
         return result
 
     async def _answer_in_file(self, session: Session) -> str | None:
@@ -113,7 +113,8 @@ def _with_argument(command: str | list[str], prompt: bytes) -> Sequence[str]:
     return [*command, text]
 
 
-def _step(command: str | list[str], result: ExecResult, started_seconds: float) -> CommandStep:
+def command_step(command: str | list[str], result: ExecResult, started_seconds: float) -> CommandStep:
+    """Turn a command and what became of it into a step."""
     return CommandStep(
         command=command if isinstance(command, str) else shlex.join(command),
         exit_code=result.exit_code,

@@ -16,10 +16,9 @@ from agentcompass.benchmarks.swebench.evidence import (
     encode_evidence,
 )
 from agentcompass.benchmarks.swebench.grading import grade, status_of
-from agentcompass.benchmarks.swebench.patches import PATCH_ARTIFACT
 from agentcompass.benchmarks.swebench.scripts import END_MARK, START_MARK
 from agentcompass.errors import VerifierError
-from agentcompass.protocols import Outcome, Task, Verdict
+from agentcompass.protocols import PATCH_ARTIFACT, Outcome, Task, Verdict
 
 from .test_swebench_rows import CLASSIC
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from agentcompass.benchmarks.swebench.patches import (
-    PATCH_ARTIFACT,
     created_files,
     prediction,
     target_files,
     touches_git_directory,
 )
-from agentcompass.protocols import Outcome
+from agentcompass.protocols import PATCH_ARTIFACT, Outcome
 
 PATCH = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x\n+y\n"
 

@@ -18,12 +18,11 @@ from ...errors import (
     TransferError,
     nearest,
 )
-from ...protocols import Outcome, Session, Task
+from ...protocols import PATCH_ARTIFACT, Outcome, Session, Task
 from ..hub import HubFile, fetch
 from .examiner import SweBenchExaminer
 from .official import WORKDIR, plan_tests
 from .params import SweBenchParams
-from .patches import PATCH_ARTIFACT
 from .published import LITE, MULTILINGUAL, VERIFIED
 from .rows import Row, read_rows
 from .scripts import take_apart, work_tree_command

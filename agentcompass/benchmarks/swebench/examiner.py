@@ -11,12 +11,12 @@ from anyio import to_thread
 from msgspec import structs
 
 from ...errors import VerifierError
-from ...protocols import ExecResult, Outcome, Session, Task, Verdict
+from ...protocols import PATCH_ARTIFACT, ExecResult, Outcome, Session, Task, Verdict
 from .evidence import ALL_EVIDENCE, CONTROL_LOG, EVIDENCE, TEST_LOG, Applied, Evidence, encode_evidence
 from .grading import grade
 from .official import WORKDIR
 from .params import SweBenchParams
-from .patches import PATCH_ARTIFACT, created_files, prediction, target_files, touches_git_directory
+from .patches import created_files, prediction, target_files, touches_git_directory
 from .scripts import MarkedLog, control, evaluation, split_log, spoil, take_apart, work_tree_command
 
 _SHORT_SECONDS = 300.0

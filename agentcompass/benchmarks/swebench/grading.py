@@ -106,9 +106,10 @@ class _Run:
             self._require_sound_machine("no test reported anything")
         fail_to_pass = self._results(statuses, "fail_to_pass", keep=False)
         pass_to_pass = self._results(statuses, "pass_to_pass", keep=True)
-        reasons = self._reasons(statuses, fail_to_pass, pass_to_pass)
-        report = official.report(self.hidden, self.log, statuses)
-        if not reasons and not report.resolved:
+        forged = self._forged()
+        reasons = self._reasons(statuses, fail_to_pass, pass_to_pass, forged=forged)
+        official_resolved = official.is_resolved(self.hidden, self.log, statuses)
+        if not reasons and not official_resolved:
             reasons = ["not resolved by the official report, though by our own reading of the log"]
         return Verdict(
             score=float(not reasons),
@@ -121,8 +122,8 @@ class _Run:
             explanation="; ".join(reasons),
             output={
                 "resolved": not reasons,
-                "official_resolved": report.resolved,
-                "suspicious": self._forged() or bool(self.evidence.forged_marks),
+                "official_resolved": official_resolved,
+                "suspicious": forged or bool(self.evidence.forged_marks),
                 "tests": {"FAIL_TO_PASS": fail_to_pass.summary(), "PASS_TO_PASS": pass_to_pass.summary()},
                 "swebench": version("swebench"),
             },
@@ -172,7 +173,12 @@ class _Run:
         return status in _PASSING or (keep and status == "SKIPPED")
 
     def _reasons(
-        self, statuses: Mapping[str, str], fail_to_pass: TestResults, pass_to_pass: TestResults
+        self,
+        statuses: Mapping[str, str],
+        fail_to_pass: TestResults,
+        pass_to_pass: TestResults,
+        *,
+        forged: bool,
     ) -> list[str]:
         """Say what keeps the instance from being resolved."""
         reasons = []
@@ -183,7 +189,7 @@ class _Run:
         if self.evidence.exit_code and not any(status in _FAILING for status in statuses.values()):
             code = self.evidence.exit_code
             reasons.append(f"the test command failed (exit code {code}), but no test is reported to")
-        if self._forged():
+        if forged:
             reasons.append("tests that were made to fail are reported as passed: the output is made up")
         return reasons
 

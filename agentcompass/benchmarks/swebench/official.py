@@ -12,6 +12,7 @@ import pkgutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -43,14 +44,6 @@ class TestPlan:
     script: str
     parser: str
     eval_type: EvalType
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What the official report function says of a log."""
-
-    applied: bool
-    resolved: bool
 
 
 def plan_tests(row: Row) -> TestPlan:
@@ -107,6 +100,7 @@ def _plan_of_classic_row(row: Row) -> TestPlan:
     )
 
 
+@cache
 def parsers() -> Mapping[str, Parser]:
     """Return the log parsers of the installed package by name."""
     package = _import("swebench.harness.log_parsers")
@@ -121,7 +115,7 @@ def parsers() -> Mapping[str, Parser]:
     }
 
 
-def report(hidden: Mapping[str, Any], log: str, statuses: Mapping[str, str]) -> Report:
+def is_resolved(hidden: Mapping[str, Any], log: str, statuses: Mapping[str, str]) -> bool:
     """
     Let the package's own report function judge a log.
 
@@ -136,7 +130,7 @@ def report(hidden: Mapping[str, Any], log: str, statuses: Mapping[str, str]) -> 
         expected = {"FAIL_TO_PASS": hidden["fail_to_pass"], "PASS_TO_PASS": hidden["pass_to_pass"]}
         kind = _import("swebench.harness.constants").EvalType(hidden["eval_type"])
         tests = grading.get_eval_tests_report(dict(statuses), expected, eval_type=kind)
-        return Report(applied=True, resolved=grading.get_resolution_status(tests) == "RESOLVED_FULL")
+        return bool(grading.get_resolution_status(tests) == "RESOLVED_FULL")
     instance_id = hidden["row"]["instance_id"]
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".log") as file:
         file.write(log)
@@ -146,9 +140,7 @@ def report(hidden: Mapping[str, Any], log: str, statuses: Mapping[str, str]) -> 
             verdict = grading.get_eval_report(spec, prediction, file.name, include_tests_status=False)
         except Exception as error:  # whatever a foreign parser stumbles over says nothing about the answer
             raise VerifierError(f"the official report failed: {type(error).__name__}: {error}") from error
-    return Report(
-        applied=verdict[instance_id]["patch_successfully_applied"], resolved=verdict[instance_id]["resolved"]
-    )
+    return bool(verdict[instance_id]["resolved"])
 
 
 def parser_context(hidden: Mapping[str, Any]) -> Any:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...protocols import Outcome
-
-PATCH_ARTIFACT = "patch.diff"
-"""Under this name a harness or the benchmark puts the patch among the artifacts."""
+from ...protocols import PATCH_ARTIFACT, Outcome
 
 _FENCED = re.compile(r"^(```+|~~~+)(?:diff|patch)[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
 _DIFF_START = ("diff ", "--- ", "Index: ", "From ", "index ")

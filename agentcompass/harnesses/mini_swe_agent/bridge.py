@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import SimpleNamespace
@@ -12,15 +13,14 @@ import anyio.lowlevel
 from anyio import from_thread, to_thread
 
 from ...errors import ExecError
-from ...protocols import ExecResult, Message, Reply, Tool, Trial
-from ...records import CommandStep, NoteStep, ToolCall
-from ..command import MAX_ARGUMENT_BYTES
+from ...protocols import PATCH_ARTIFACT, ExecResult, Message, Outcome, Reply, Tool, Trial
+from ...records import NoteStep, ToolCall
+from ..command import MAX_ARGUMENT_BYTES, command_step
 from .package import AgentSettings, bash_tool, exceptions, tool_calls
 
 T = TypeVar("T")
 
-PATCH_ARTIFACT = "patch.diff"
-TRAJECTORY_ARTIFACT = "mini-swe-agent.traj.json"
+_TRAJECTORY_ARTIFACT = "mini-swe-agent.traj.json"
 _SUBMIT = b"COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 
@@ -161,18 +161,7 @@ class SessionEnvironment:
             env=self._env,
             timeout_seconds=self._timeout_seconds,
         )
-        self._bridge.trial.trajectory.add(
-            CommandStep(
-                command=command,
-                exit_code=result.exit_code,
-                stdout=result.stdout,
-                stderr=result.stderr,
-                timed_out=result.timed_out,
-                truncated=result.truncated,
-                started_seconds=started,
-                duration_seconds=result.duration_seconds,
-            )
-        )
+        self._bridge.trial.trajectory.add(command_step(command, result, started))
         return result
 
     @staticmethod
@@ -269,6 +258,20 @@ def as_message(message: Mapping[str, Any]) -> Message:
         ),
         tool_call_id=message.get("tool_call_id", ""),
     )
+
+
+def finished_outcome(status: str, patch: bytes, trajectory: Mapping[str, Any]) -> Outcome:
+    """
+    Return what the agent hands in at its end.
+
+    Args:
+        status: How the loop ended; there is an answer only if the agent has submitted one.
+    """
+    artifacts = {_TRAJECTORY_ARTIFACT: json.dumps(trajectory, indent=1, default=str).encode()}
+    if status != "Submitted":
+        return Outcome(artifacts=artifacts, stop_reason=status)
+    artifacts[PATCH_ARTIFACT] = patch
+    return Outcome(answer=patch.decode("utf-8", "replace"), artifacts=artifacts, stop_reason=status)
 
 
 def _as_package_call(call: ToolCall) -> SimpleNamespace:

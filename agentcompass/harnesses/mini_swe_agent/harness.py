@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -11,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, Po
 
 from ..._version import InstalledVersion
 from ...protocols import Outcome, Trial
-from .bridge import PATCH_ARTIFACT, TRAJECTORY_ARTIFACT, Bridge, EngineModel, SessionEnvironment
+from .bridge import Bridge, EngineModel, SessionEnvironment, finished_outcome
 from .in_session import run_in_session
 from .package import AgentSettings, load_settings, new_agent
 
@@ -99,9 +98,4 @@ def _work(
     """Run the agent's loop to its end; in a thread."""
     agent = new_agent(model, environment, settings)
     ending: Mapping[str, Any] = agent.run(task)
-    status = str(ending.get("exit_status", ""))
-    artifacts = {TRAJECTORY_ARTIFACT: json.dumps(agent.serialize(), indent=1, default=str).encode()}
-    if status != "Submitted":
-        return Outcome(artifacts=artifacts, stop_reason=status)
-    artifacts[PATCH_ARTIFACT] = environment.submission
-    return Outcome(answer=str(ending.get("submission", "")), artifacts=artifacts, stop_reason=status)
+    return finished_outcome(str(ending.get("exit_status", "")), environment.submission, agent.serialize())

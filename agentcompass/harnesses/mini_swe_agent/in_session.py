@@ -23,7 +23,7 @@ from anyio import to_thread
 from ...errors import HarnessError, SessionError
 from ...protocols import ExecResult, Outcome, Session, Tool, Trial
 from ...records import CommandStep, NoteStep
-from .bridge import PATCH_ARTIFACT, TRAJECTORY_ARTIFACT, as_message, package_message
+from .bridge import as_message, finished_outcome, package_message
 from .luggage import HOST, interpreter_luggage, packages_luggage
 from .package import AgentSettings, bash_tool
 
@@ -158,7 +158,8 @@ class _Relay:
                 case "command":
                     self._add_step(message)
                 case "end":
-                    self.outcome = _outcome(message)
+                    patch = base64.b64decode(message["submission"])
+                    self.outcome = finished_outcome(str(message["exit_status"]), patch, message["trajectory"])
                     self.ended.set()
             number += 1
 
@@ -201,12 +202,3 @@ class _Relay:
 
     def _seconds(self) -> float:
         return time.monotonic() - self._began
-
-
-def _outcome(message: Mapping[str, Any]) -> Outcome:
-    status, patch = str(message["exit_status"]), base64.b64decode(message["submission"])
-    artifacts = {TRAJECTORY_ARTIFACT: json.dumps(message["trajectory"], indent=1).encode()}
-    if status != "Submitted":
-        return Outcome(artifacts=artifacts, stop_reason=status)
-    artifacts[PATCH_ARTIFACT] = patch
-    return Outcome(answer=patch.decode("utf-8", "replace"), artifacts=artifacts, stop_reason=status)
