@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 Phase = Literal["plan", "open", "prepare", "agent", "verify", "close"]
 """Where in a trial something happened."""
@@ -20,8 +20,33 @@ class CompassError(Exception):
     """Base of all errors of this package."""
 
 
+class Finding(NamedTuple):
+    """
+    One thing that is wrong with the input.
+
+    Args:
+        path: Keys and indices that lead to it.
+        text: What is wrong, what was given, and what is allowed.
+    """
+
+    path: tuple[str | int, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{'.'.join(map(str, self.path))}: {self.text}" if self.path else self.text
+
+
 class ConfigError(CompassError):
-    """The input is wrong; nothing has started and nothing was written."""
+    """
+    The input is wrong; nothing has started and nothing was written.
+
+    Args:
+        findings: What is wrong one by one, where that is known.
+    """
+
+    def __init__(self, message: str, *, findings: Iterable[Finding] = ()) -> None:
+        super().__init__(message)
+        self.findings = tuple(findings)
 
 
 class UnknownComponentError(ConfigError):

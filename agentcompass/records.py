@@ -227,6 +227,17 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     params: dict[str, Any] = {}
 
 
+class RecipeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A recipe that applied."""
+
+    id: str
+    source: str
+    """Not compared: where a recipe lies changes nothing."""
+    priority: int = 0
+    hash: str = ""
+    """Of the source of its package."""
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``run.json``: written once when a run starts."""
 
@@ -237,7 +248,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     harness: ComponentRecord
     environment: ComponentRecord
     model: ModelRecord
-    recipes: list[str] = []
+    recipes: list[RecipeRecord] = []
+    """Those that apply to any task of the benchmark, in their order."""
     dataset_hash: str = ""
     k: int = 1
     strategy: Literal["avg", "pass"] = "avg"

@@ -23,9 +23,10 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what tests cache out of the user's cache."""
+    """Keep what tests cache out of the user's cache, and the user's configuration out of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("AGENTCOMPASS_CONFIG", "")
         yield
 
 

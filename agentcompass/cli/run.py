@@ -66,7 +66,7 @@ class RunCommand(click.Command):
 
 def _run(*, dry_run: bool, as_json: bool, **_fields: object) -> int:
     """Run what the context's parameters say, and return the exit code."""
-    from ..engine.api import run_arguments
+    from ..engine.configuration import run_arguments
 
     ctx = click.get_current_context()
     scrubber = Scrubber([ctx.params["model_api_key"] or ""])
@@ -83,10 +83,13 @@ def _run(*, dry_run: bool, as_json: bool, **_fields: object) -> int:
 
 def _plan(arguments: RunArguments, scrubber: Scrubber, *, as_json: bool) -> int:
     from ..engine.api import plan
+    from ..engine.resolve import BrokenRequest
     from ..spec.orchestration import as_orchestration
     from .plan import print_plan
 
     [planned] = plan(as_orchestration(arguments))
+    if isinstance(planned, BrokenRequest):
+        raise planned.error
     document = _without_secrets(msgspec.to_builtins(planned), scrubber)
     if as_json:
         print_json(document)

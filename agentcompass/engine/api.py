@@ -6,18 +6,18 @@ import signal
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from anyio import to_thread
 
 from ..errors import ConfigError
 from ..spec.options import RunArguments
 from ..spec.orchestration import OrchestrationSpec, as_orchestration
-from ..spec.validation import validate
-from .config_file import with_config_file
+from .configuration import configured, run_arguments
 from .host import run_sync
 from .orchestration import plan_orchestration, resolve_all, run_orchestration
 from .prepare import PlannedRun
+from .resolve import BrokenRequest
 from .result import OrchestrationResult, RunResult
 from .stop import StopControl
 
@@ -45,16 +45,6 @@ def _takes(
     return decorate
 
 
-def run_arguments(values: dict[str, Any]) -> RunArguments:
-    """
-    Validate the arguments of a run, with the defaults of its configuration file underneath.
-
-    Raises:
-        ConfigError: Lists every finding.
-    """
-    return validate(RunArguments, with_config_file(values))
-
-
 @_takes(RunArguments)
 def run_evaluation(arguments: RunArguments) -> RunResult:
     """
@@ -67,7 +57,7 @@ def run_evaluation(arguments: RunArguments) -> RunResult:
     Raises:
         ConfigError: The input is wrong; nothing was run.
     """
-    return _only(launch(as_orchestration(arguments)))
+    return _only(_launch(as_orchestration(arguments)))
 
 
 @_takes(RunArguments)
@@ -78,7 +68,7 @@ async def async_run_evaluation(arguments: RunArguments) -> RunResult:
     Raises:
         ConfigError: The input is wrong; nothing was run.
     """
-    return _only(await async_launch(as_orchestration(arguments)))
+    return _only(await _async_launch(as_orchestration(arguments)))
 
 
 def launch(spec: OrchestrationSpec) -> OrchestrationResult:
@@ -88,6 +78,10 @@ def launch(spec: OrchestrationSpec) -> OrchestrationResult:
     Raises:
         ConfigError: The specification is wrong; nothing was run.
     """
+    return _launch(configured(spec))
+
+
+def _launch(spec: OrchestrationSpec) -> OrchestrationResult:
     result, signal_number = launch_until_signal(spec)
     if signal_number == signal.SIGINT:
         raise KeyboardInterrupt
@@ -107,16 +101,16 @@ def launch_until_signal(spec: OrchestrationSpec) -> tuple[OrchestrationResult, i
     return outcome.value, outcome.signal_number
 
 
-def plan(spec: OrchestrationSpec) -> list[PlannedRun]:
+def plan(spec: OrchestrationSpec) -> list[PlannedRun | BrokenRequest]:
     """
-    Say what ``launch`` would do, and write nothing.
+    Say what ``launch`` would do, or why a request cannot run, and write nothing.
 
     Raises:
         ConfigError: The specification is wrong.
     """
     requests = resolve_all(spec)
 
-    async def main(_stop: StopControl) -> list[PlannedRun]:
+    async def main(_stop: StopControl) -> list[PlannedRun | BrokenRequest]:
         return await plan_orchestration(requests)
 
     return run_sync(main).value
@@ -131,6 +125,10 @@ async def async_launch(spec: OrchestrationSpec) -> OrchestrationResult:
     Raises:
         ConfigError: The specification is wrong; nothing was run.
     """
+    return await _async_launch(await to_thread.run_sync(configured, spec))
+
+
+async def _async_launch(spec: OrchestrationSpec) -> OrchestrationResult:
     requests = await to_thread.run_sync(resolve_all, spec)
     return await run_orchestration(spec, requests, stop=StopControl())
 

@@ -25,6 +25,7 @@ from ..records import (
 )
 from .context import Gathered
 from .job import Job
+from .live import LiveAttempt
 from .loading import PlannedTask
 from .retry import pause_seconds
 from .trial import run_trial
@@ -37,6 +38,7 @@ class _Identity:
     """Which trial of which attempt of which task."""
 
     planned: PlannedTask
+    live: LiveAttempt
     attempt: int
     trial: int
     retries_done: int
@@ -48,7 +50,7 @@ class _Identity:
 async def run_attempt(
     job: Job,
     planned: PlannedTask,
-    attempt: int,
+    live: LiveAttempt,
     *,
     first_trial: int = 1,
     finish_work: FinishWork | None = None,
@@ -68,20 +70,24 @@ async def run_attempt(
     """
     retries_done = 0
     while True:
+        live.trial = first_trial + retries_done
+        live.now("waits for the end of an outage")
         await job.breaker.wait_admission()
         identity = _Identity(
             planned=planned,
-            attempt=attempt,
-            trial=first_trial + retries_done,
+            live=live,
+            attempt=live.attempt,
+            trial=live.trial,
             retries_done=retries_done,
             finish_work=finish_work,
             started_at=utc_text(job.clock.wall()),
             started=job.clock.now(),
         )
-        with bind_log(task=planned.task.id, attempt=attempt, trial=identity.trial):
+        with bind_log(task=planned.task.id, attempt=live.attempt, trial=live.trial):
             record, error = await _run_and_record(job, identity)
         if error is None or not record.discarded:
             return record
+        live.now("waits before a retry")
         await job.clock.sleep(pause_seconds(error, retries_done=retries_done))
         retries_done += 1
 
@@ -90,6 +96,7 @@ async def _run_and_record(job: Job, identity: _Identity) -> tuple[TrialRecord, E
     task, attempt = identity.planned.task, identity.attempt
     gathered = Gathered(
         clock=job.clock,
+        live=identity.live,
         on_phase=lambda phase: _emit_phase(job, identity, phase),
         on_step=lambda gathered: _emit_step(job, identity, gathered),
     )
@@ -185,6 +192,7 @@ async def _record(
         verdict=verdict.explanation if verdict else "",
         verifier_output=dict(verdict.output) if verdict else {},
     )
+    identity.live.now("waits for its record to be written")
     with job.stop.shield():
         if identity.finish_work is not None and not discarded:
             await identity.finish_work()

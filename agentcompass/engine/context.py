@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Protocol
@@ -14,9 +14,21 @@ from ..errors import ModelError, Phase, TrialError
 from ..logs import current_log
 from ..protocols import Message, Model, Outcome, Reply, Session, TaskView, Tool, Trajectory
 from ..records import NO_USAGE, ModelStep, NoteStep, Step, Usage
+from .live import LiveAttempt
 
 _MAX_NOTES = 200
 """Of one trial's environments."""
+PHASES: Mapping[Phase, str] = {
+    "plan": "starting",
+    "open": "opens a session",
+    "prepare": "sets up its session",
+    "agent": "runs its agent",
+    "verify": "verifies",
+    "close": "closes its session",
+}
+"""What people read about each phase of a trial."""
+_MODEL_CALL = "waits for the model"
+_MODEL_PAUSE = "waits before it calls the model again"
 
 
 class ModelClient(Protocol):
@@ -31,6 +43,7 @@ class ModelClient(Protocol):
         *,
         tools: Sequence[Tool] = (),
         on_call: Callable[[Usage], None],
+        on_pause: Callable[[bool], None],
     ) -> Reply: ...
 
 
@@ -40,11 +53,13 @@ class Gathered:
     Everything known of a trial so far; survives a deadline, a crash and a cancellation.
 
     Args:
+        live: Told what the attempt does or waits for.
         on_phase: Told the name of each phase as it begins.
         on_step: Told that there is one more step.
     """
 
     clock: Clock
+    live: LiveAttempt
     on_phase: Callable[[Phase], None]
     on_step: Callable[[Gathered], None]
     phase: Phase = "plan"
@@ -63,6 +78,7 @@ class Gathered:
         """Begin a phase."""
         self.leave()
         self.phase = phase
+        self.live.now(PHASES[phase])
         self.on_phase(phase)
 
     def leave(self) -> None:
@@ -118,11 +134,20 @@ class MeteredModel:
                 msgspec.structs.replace(step, usage=spent, started_seconds=started, duration_seconds=duration)
             )
 
+        live = self._gathered.live
+        live.now(_MODEL_CALL)
         try:
-            reply = await self._client.complete(messages, tools=tools, on_call=count)
+            reply = await self._client.complete(
+                messages,
+                tools=tools,
+                on_call=count,
+                on_pause=lambda pausing: live.now(_MODEL_PAUSE if pausing else _MODEL_CALL),
+            )
         except ModelError as error:
             add_step(ModelStep(error=f"{type(error).__name__}: {error}"))
             raise
+        finally:
+            live.now(PHASES["agent"])
         add_step(
             ModelStep(
                 text=reply.text,

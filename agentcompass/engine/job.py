@@ -1,9 +1,9 @@
-"""A request while it runs: what all its attempts share, and how a task of it will be run."""
+"""A request while it runs: what all its attempts share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from ..clock import Clock
@@ -12,11 +12,7 @@ from ..protocols import (
     Examiner,
     Grader,
     Harness,
-    Plan,
-    Recipe,
     SalvagingHarness,
-    Task,
-    TaskView,
     Verifier,
     WorkspaceBenchmark,
 )
@@ -26,15 +22,14 @@ from ..spec.options import ExecutionOptions
 from ..store.writer import RunStore
 from .context import ModelClient
 from .limits import ProviderGates
+from .live import LiveAttempts
 from .network import PhaseNetworks
 from .outage import OutageBreaker
+from .recipes import NamedRecipe
 from .retry import RetryPolicy
-from .stop import StopControl
+from .schedule import Lane, Place
+from .stop import RequestStop
 from .workers import WorkerPool
-
-DEFAULT_TASK_TIMEOUT_SECONDS = 3600.0
-DEFAULT_VERIFIER_TIMEOUT_SECONDS = 1800.0
-DEFAULT_OPEN_TIMEOUT_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +60,7 @@ class Components:
     verifier: Verifier | None
     verifier_place: Literal["none", "reuse", "fresh"]
     network: PhaseNetworks
-    recipes: tuple[Recipe, ...]
+    recipes: tuple[NamedRecipe, ...]
 
     @property
     def networks(self) -> list[NetworkPolicy]:
@@ -86,47 +81,12 @@ class Job:
     execution: ExecutionOptions
     retry: RetryPolicy
     gates: ProviderGates
+    lane: Lane
+    place: Place
+    live: LiveAttempts
     breaker: OutageBreaker
     workers: WorkerPool
     store: RunStore
-    stop: StopControl
+    stop: RequestStop
     clock: Clock
     emit: Callable[[ProgressEvent], None]
-
-    def _view(self, task: Task) -> TaskView:
-        notice = self.components.network.notice if self.components.needs_session else ""
-
-        def with_notice(text: str) -> str:
-            return f"{text.rstrip()}\n\n{notice}\n" if notice and text else text
-
-        return TaskView(
-            id=task.id,
-            prompt=with_notice(task.prompt),
-            question=with_notice(task.question),
-            files=task.files,
-        )
-
-    def plan(self, task: Task) -> Plan:
-        """Say how a task will be run, recipes applied."""
-        parts = self.components
-        execution = self.execution
-        plan = Plan(
-            benchmark=parts.benchmark_id,
-            harness=parts.harness_id,
-            environment=parts.environment_id,
-            task=self._view(task),
-            image=task.image,
-            build=task.build,
-            open_timeout_seconds=DEFAULT_OPEN_TIMEOUT_SECONDS,
-            task_timeout_seconds=task.timeout_seconds or DEFAULT_TASK_TIMEOUT_SECONDS,
-            verifier_timeout_seconds=task.verifier_timeout_seconds or DEFAULT_VERIFIER_TIMEOUT_SECONDS,
-        )
-        for recipe in parts.recipes:
-            if recipe.matches(plan):
-                plan = recipe.apply(plan)
-        return replace(
-            plan,
-            open_timeout_seconds=execution.open_timeout_seconds or plan.open_timeout_seconds,
-            task_timeout_seconds=execution.task_timeout_seconds or plan.task_timeout_seconds,
-            verifier_timeout_seconds=execution.verifier_timeout_seconds or plan.verifier_timeout_seconds,
-        )

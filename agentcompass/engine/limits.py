@@ -1,7 +1,7 @@
 """
 The limits that gate attempts, taken in this order and released in reverse.
 
-1. ``task_concurrency``: the ``TaskSlots`` of the orchestration, taken by the feeder.
+1. ``task_concurrency``: the slots of the orchestration's ``Schedule``, taken by the feeders.
 2. ``provider_limits``: a ``SharedLimiter`` per provider, while a session is open.
 3. ``env_open_qps``: a ``TokenBucket`` per provider, one token per ``open()``.
 
@@ -15,7 +15,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -46,41 +46,6 @@ def wake_call(token: EventLoopToken, callback: Callable[[], object]) -> None:
         return  # that loop is closed: nobody waits there any more
 
 
-class TaskSlots:
-    """
-    ``task_concurrency``: how much work is live at once, over all requests of an orchestration.
-
-    Work that only waits for its record to reach the disk makes room for the next, but no more records
-    wait at once than there are slots: a slow disk slows the feed.
-    """
-
-    def __init__(self, total: int) -> None:
-        self.working = anyio.CapacityLimiter(total)
-        self.recording = anyio.CapacityLimiter(total)
-
-    async def take(self, borrower: object) -> None:
-        """Take a slot for work to come."""
-        await _borrow(self.working, borrower)
-
-    async def finish_work(self, borrower: object) -> None:
-        """Let the next work begin; only the record is left to be written."""
-        await _borrow(self.recording, borrower)
-        self.working.release_on_behalf_of(borrower)
-
-    def free(self, borrower: object) -> None:
-        """Give back whatever is held."""
-        for limiter in (self.working, self.recording):
-            with suppress(RuntimeError):  # not held
-                limiter.release_on_behalf_of(borrower)
-
-
-async def _borrow(limiter: anyio.CapacityLimiter, borrower: object) -> None:
-    try:
-        limiter.acquire_on_behalf_of_nowait(borrower)  # saves a round through the event loop
-    except anyio.WouldBlock:
-        await limiter.acquire_on_behalf_of(borrower)
-
-
 @dataclass(eq=False, slots=True)
 class _Waiter:
     token: EventLoopToken
@@ -106,21 +71,27 @@ class SharedLimiter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._settings: list[int] = []
+        self._settings: dict[object, int] = {}
         self._borrowed = 0
         self._waiters: deque[_Waiter] = deque()
 
     @contextmanager
-    def setting(self, total: int) -> Iterator[None]:
-        """Hold the limit at ``total`` or less while the block runs."""
-        with self._lock:
-            self._settings.append(total)
-        try:
-            yield
-        finally:
+    def setting(self, total: int | None) -> Iterator[Callable[[int | None], None]]:
+        """Hold the limit at ``total`` (None: no limit) while the block runs; yields how to change it."""
+        key = object()
+
+        def change(total: int | None) -> None:
             with self._lock:
-                self._settings.remove(total)
+                self._settings.pop(key, None)
+                if total is not None:
+                    self._settings[key] = total
                 self._grant()
+
+        change(total)
+        try:
+            yield change
+        finally:
+            change(None)
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -137,7 +108,7 @@ class SharedLimiter:
             return LimiterStatistics(borrowed=self._borrowed, total=self._total(), waiting=len(self._waiters))
 
     def _total(self) -> float:
-        return min(self._settings, default=math.inf)
+        return min(self._settings.values(), default=math.inf)
 
     def _grant(self) -> None:
         """Hand free slots to those who wait longest; called under the lock."""
@@ -190,9 +161,17 @@ class TokenBucket:
         self._next_slot = -math.inf
         self._returned: list[float] = []
 
+    @property
+    def is_set(self) -> bool:
+        """Whether there is any rate to keep."""
+        return bool(self._rates)
+
     @contextmanager
     def setting(self, tokens_per_second: float) -> Iterator[None]:
-        """Hold the rate at that or less while the block runs."""
+        """Hold the rate at that or less while the block runs; 0 for any rate."""
+        if not tokens_per_second:
+            yield
+            return
         with self._lock:
             self._rates.append(tokens_per_second)
         try:
@@ -235,6 +214,11 @@ class ProviderGates:
     sessions: SharedLimiter = field(default_factory=SharedLimiter)
     opens: TokenBucket = field(default_factory=TokenBucket)
 
+    @property
+    def are_limited(self) -> bool:
+        """Whether a session may have to be waited for."""
+        return self.opens.is_set or self.sessions.statistics().total < math.inf
+
 
 # Process-wide by contract: orchestrations in any thread share the machine that a provider stands for.
 _gates: dict[str, ProviderGates] = {}
@@ -247,16 +231,39 @@ def provider_gates(provider: str) -> ProviderGates:
         return _gates.setdefault(provider, ProviderGates())
 
 
+class ProviderSettings:
+    """One orchestration's part in the limits of all providers; made by ``open_provider_settings``."""
+
+    def __init__(self, limits: Mapping[str, int], open_qps: Mapping[str, float], stack: ExitStack) -> None:
+        self._limits = limits
+        self._open_qps = open_qps
+        self._stack = stack
+        self._changes: dict[str, Callable[[int | None], None]] = {}
+
+    def gates(self, provider: str) -> ProviderGates:
+        """Return a provider's gates, with this orchestration's settings in force until it ends."""
+        gates = provider_gates(provider)
+        if provider not in self._changes:
+            limit = self._limits.get(provider)
+            rate = self._open_qps.get(provider, 0.0 if provider in _UNPACED else DEFAULT_REMOTE_QPS)
+            self._changes[provider] = self._stack.enter_context(gates.sessions.setting(limit))
+            self._stack.enter_context(gates.opens.setting(rate))
+        return gates
+
+    def set_limit(self, provider: str, total: int | None) -> None:
+        """Change how many sessions of a provider may be open; open ones are left alone."""
+        self.gates(provider)
+        self._changes[provider](total)
+
+    def statistics(self) -> dict[str, LimiterStatistics]:
+        """Return who holds and who waits, by provider."""
+        return {provider: provider_gates(provider).sessions.statistics() for provider in self._changes}
+
+
 @contextmanager
-def provider_settings(
-    provider: str, *, limits: Mapping[str, int], open_qps: Mapping[str, float]
-) -> Iterator[ProviderGates]:
-    """Contribute one orchestration's settings to a provider's gates while the block runs."""
-    gates = provider_gates(provider)
-    rate = open_qps.get(provider, 0.0 if provider in _UNPACED else DEFAULT_REMOTE_QPS)
-    limit = limits.get(provider)
-    with (
-        gates.sessions.setting(limit) if limit is not None else nullcontext(),
-        gates.opens.setting(rate) if rate > 0 else nullcontext(),
-    ):
-        yield gates
+def open_provider_settings(
+    *, limits: Mapping[str, int], open_qps: Mapping[str, float]
+) -> Iterator[ProviderSettings]:
+    """Contribute one orchestration's settings to the gates of the providers that it uses."""
+    with ExitStack() as stack:
+        yield ProviderSettings(limits, open_qps, stack)

@@ -3,50 +3,89 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from inspect import iscoroutinefunction
 
 import anyio
 from anyio import to_thread
 
-from ..clock import Clock, SystemClock
-from ..logs import load_structlog
+from ..clock import Clock, SystemClock, utc_text
+from ..errors import ConfigError, Finding
+from ..logs import current_log, load_structlog
 from ..metrics.intervals import wilson
 from ..progress.hub import open_progress
+from ..records import RunStatus
 from ..spec.orchestration import RUN_NAME, OrchestrationSpec
 from ..store.layout import namespace, slug
 from ..store.scrub import Scrubber
+from .control import Controls, RunningRequest
+from .datasets import Datasets
 from .environment import close_environment
-from .limits import TaskSlots
+from .extras import install_extras
+from .limits import open_provider_settings
+from .live import LiveAttempts
 from .prepare import PlannedRun, survey
-from .registry import load_plugins
+from .registry import BrokenComponentError, load_plugins
 from .request import run_request
-from .resolve import ResolvedRequest, refuse_unsupported, resolve
-from .result import OrchestrationResult, RunResult, worst
-from .shared import Shared, Turn
-from .stop import StopControl
+from .resolve import BrokenRequest, ResolvedRequest, resolve
+from .result import Execution, OrchestrationResult, RunResult, worst
+from .schedule import Schedule
+from .shared import Shared
+from .stop import RequestStop, StopControl
 from .workers import open_workers
 
 
-def resolve_all(spec: OrchestrationSpec) -> list[ResolvedRequest]:
+def resolve_all(spec: OrchestrationSpec) -> list[ResolvedRequest | BrokenRequest]:
     """
     Construct the components of every request; imports components, so it blocks.
 
     Raises:
-        ConfigError: Anything in the specification cannot work.
+        ConfigError: Anything in the specification cannot work; lists every finding of every request.
     """
-    refuse_unsupported(spec.runtime)
     load_plugins(spec.runtime.plugins)
-    return [resolve(request) for request in spec.requests]
+    install_extras(spec)
+    resolved: list[ResolvedRequest | BrokenRequest] = []
+    problems: list[str] = []
+    for index, request in enumerate(spec.requests):
+        try:
+            resolved.append(resolve(request, spec.runtime))
+        except BrokenComponentError as error:
+            resolved.append(BrokenRequest(request.name, error))
+        except ConfigError as error:
+            if request.name == RUN_NAME:
+                raise
+            problems += spec.locate(_by_section(error), "requests", index)
+    if problems:
+        raise ConfigError("\n".join(dict.fromkeys(problems)))
+    return resolved
+
+
+def _by_section(error: ConfigError) -> ConfigError:
+    """Name parameters by the section of a request that they stand in, not by an argument of a single run."""
+    findings = []
+    for path, text in error.findings:
+        first, *rest = path
+        section = str(first).removesuffix("_params")
+        findings.append(Finding((section, *rest), text))
+    return ConfigError(str(error), findings=findings)
 
 
 async def run_orchestration(
     spec: OrchestrationSpec,
-    requests: Sequence[ResolvedRequest],
+    requests: Sequence[ResolvedRequest | BrokenRequest],
     *,
     stop: StopControl,
+    controls: Controls | None = None,
     clock: Clock | None = None,
 ) -> OrchestrationResult:
-    """Run all requests under one task limit and one deadline, and return when everything has ended."""
+    """
+    Run all requests under one task limit and one deadline, and return when everything has ended.
+
+    Args:
+        controls: Attached to the orchestration while it runs.
+    """
+    controls = controls or Controls()
     clock = clock or SystemClock()
     runtime = spec.runtime
     started = clock.now()
@@ -56,25 +95,48 @@ async def run_orchestration(
         open_workers() as workers,
         open_progress(mode=runtime.progress, on_progress=runtime.on_progress, interval=wilson) as hub,
     ):
-        shared = Shared(
-            runtime=runtime,
-            slots=TaskSlots(spec.task_concurrency),
-            deadline=anyio.current_time() + (runtime.timeout_seconds or math.inf),
-            stop=stop,
-            workers=workers,
-            hub=hub,
-            scrubber=Scrubber(_secrets(spec)),
-            clock=clock,
-        )
+        with (
+            open_provider_settings(
+                limits=runtime.provider_limits, open_qps=runtime.env_open_qps
+            ) as providers,
+            ExitStack() as places,
+        ):
+            shared = Shared(
+                runtime=runtime,
+                schedule=Schedule(spec.task_concurrency),
+                providers=providers,
+                lanes={},
+                deadline=anyio.current_time() + (runtime.timeout_seconds or math.inf),
+                stop=stop,
+                workers=workers,
+                datasets=Datasets(workers),
+                hub=hub,
+                scrubber=Scrubber(_secrets(spec)),
+                clock=clock,
+            )
+            running = {
+                request.name: _running(shared, request, order=order, places=places, controls=controls)
+                for order, request in enumerate(requests)
+                if isinstance(request, ResolvedRequest)
+            }
+            controls.attach(shared, running)
 
-        async def run(request: ResolvedRequest, turn: Turn) -> None:
-            results[request.name] = await run_request(shared, request, folder=_folder(request), turn=turn)
+            async def run(request: ResolvedRequest | BrokenRequest) -> None:
+                if isinstance(request, BrokenRequest):
+                    result = _failed(request, clock)
+                else:
+                    result = await run_request(
+                        shared, request, folder=_folder(request), running=running[request.name]
+                    )
+                results[request.name] = result
+                await _tell(runtime.on_request_finished, result, stop)
 
-        async with anyio.create_task_group() as root:
-            turn = None
-            for request in requests:
-                turn = Turn(turn)
-                root.start_soon(run, request, turn)
+            try:
+                async with anyio.create_task_group() as root:
+                    for request in requests:
+                        root.start_soon(run, request)
+            finally:
+                controls.detach()
     in_order = tuple(results[request.name] for request in requests)
     return OrchestrationResult(
         status=worst([result.status for result in in_order]),
@@ -83,16 +145,68 @@ async def run_orchestration(
     )
 
 
+def _running(
+    shared: Shared, request: ResolvedRequest, *, order: int, places: ExitStack, controls: Controls
+) -> RunningRequest:
+    provider = request.components.environment_id if request.needs_sessions else ""
+    place = shared.schedule.place(
+        order=order,
+        provider=provider,
+        cap=request.runtime.task_concurrency,
+        weight=request.runtime.weight,
+        lane=shared.lane(provider) if provider else None,
+    )
+    return RunningRequest(
+        name=request.name,
+        controls=controls,
+        provider=request.components.environment_id,
+        place=places.enter_context(place),
+        stop=RequestStop(shared.stop),
+        live=LiveAttempts(shared.clock),
+    )
+
+
+def _failed(request: BrokenRequest, clock: Clock) -> RunResult:
+    return RunResult(
+        name=request.name,
+        status=RunStatus.FAILED,
+        error=request.error,
+        execution=Execution(started_at=utc_text(clock.wall()), seconds=0.0),
+    )
+
+
+async def _tell(callback: Callable[[RunResult], object] | None, result: RunResult, stop: StopControl) -> None:
+    """Tell the caller about a request that has ended; its mistakes are its own."""
+    if callback is None:
+        return
+    try:
+        with stop.shield():
+            if iscoroutinefunction(callback):
+                await callback(result)
+            else:
+                await to_thread.run_sync(callback, result)
+    except Exception as error:  # noqa: BLE001  # a caller's mistake must not cost the other requests
+        current_log().error("on_request_finished_failed", error=f"{type(error).__name__}: {error}")
+
+
 async def plan_orchestration(
-    requests: Sequence[ResolvedRequest], *, clock: Clock | None = None
-) -> list[PlannedRun]:
-    """Say what running these requests would do, and write nothing."""
-    plans = []
+    requests: Sequence[ResolvedRequest | BrokenRequest], *, clock: Clock | None = None
+) -> list[PlannedRun | BrokenRequest]:
+    """Say what running these requests would do, or why one cannot run, and write nothing."""
+    plans: list[PlannedRun | BrokenRequest] = []
     async with open_workers() as workers:
+        datasets = Datasets(workers)
         for request in requests:
+            if isinstance(request, BrokenRequest):
+                plans.append(request)
+                continue
             try:
-                plan = survey(request, folder=_folder(request), workers=workers, clock=clock or SystemClock())
+                plan = survey(
+                    request, folder=_folder(request), datasets=datasets, clock=clock or SystemClock()
+                )
                 plans.append(await plan)
+            except ConfigError as error:
+                plans.append(BrokenRequest(request.name, error))
             finally:
                 await close_environment(request.components.environment)
     return plans

@@ -21,7 +21,9 @@ from ..records import PlanRecord, RunPaths, RunRecord
 from ..store.layout import check_run_id, reserve_run_dir, run_paths
 from ..store.lock import RunLock, lock_run_dir
 from ..store.run import LoadedRun, find_run, load_run
-from .loading import PlannedTask, dataset_hash, load_tasks, select_tasks
+from .datasets import Dataset, Datasets
+from .loading import PlannedTask, select_tasks
+from .plans import applied_recipes
 from .resolve import ResolvedRequest
 from .resume import (
     Earlier,
@@ -32,7 +34,6 @@ from .resume import (
     require_same_tasks,
     worth_copying,
 )
-from .workers import WorkerPool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,18 +42,23 @@ class Background:
     What exists from earlier.
 
     Args:
-        resumes: An earlier session of the same run exists.
+        resumed: The run directory of an earlier session of the same run.
         earlier: The attempts on disk, of that session or of the run that is reused.
         earlier_plan: What that session meant to cover.
         journal_bytes: How long its journal was when it was read.
         reused: The run that attempts are copied from.
     """
 
-    resumes: bool = False
+    resumed: Path | None = None
     earlier: Mapping[tuple[str, int], Earlier] = field(default_factory=dict)
     earlier_plan: PlanRecord | None = None
     journal_bytes: int = 0
     reused: LoadedRun | None = None
+
+    @property
+    def resumes(self) -> bool:
+        """Whether an earlier session of the same run goes on."""
+        return self.resumed is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +128,7 @@ class PreparedRequest:
 
 
 async def prepare(
-    request: ResolvedRequest, *, folder: str, workers: WorkerPool, clock: Clock
+    request: ResolvedRequest, *, folder: str, datasets: Datasets, clock: Clock
 ) -> PreparedRequest:
     """
     Load the tasks, decide what is kept from earlier, and reserve the run directory.
@@ -133,7 +139,7 @@ async def prepare(
     Raises:
         ConfigError: Something is wrong with the input; no attempt has started.
     """
-    (tasks, record), found = await _load_and_look_back(request, folder, workers, clock)
+    (tasks, record), found = await _load_and_look_back(request, folder, datasets, clock)
 
     def place() -> PreparedRequest:
         background = _background(found, request, tasks, record)
@@ -166,14 +172,14 @@ def lock(prepared: PreparedRequest) -> RunLock:
     return held
 
 
-async def survey(request: ResolvedRequest, *, folder: str, workers: WorkerPool, clock: Clock) -> PlannedRun:
+async def survey(request: ResolvedRequest, *, folder: str, datasets: Datasets, clock: Clock) -> PlannedRun:
     """
     Say what ``prepare`` would lead to, and write nothing.
 
     Raises:
         ConfigError: Something is wrong with the input.
     """
-    (tasks, record), found = await _load_and_look_back(request, folder, workers, clock)
+    (tasks, record), found = await _load_and_look_back(request, folder, datasets, clock)
     background = await to_thread.run_sync(_background, found, request, tasks, record)
     settled = kept(tasks, background.earlier, k=record.k, in_order=record.strategy == "pass")
     return PlannedRun(
@@ -202,7 +208,7 @@ class _Found:
 
 
 async def _load_and_look_back(
-    request: ResolvedRequest, folder: str, workers: WorkerPool, clock: Clock
+    request: ResolvedRequest, folder: str, datasets: Datasets, clock: Clock
 ) -> tuple[_Loaded, _Found | None]:
     """Load the tasks in a worker process and read what exists in a thread, at the same time."""
     loaded: list[_Loaded] = []
@@ -210,7 +216,7 @@ async def _load_and_look_back(
 
     async def load(scope: anyio.CancelScope) -> None:
         try:
-            loaded.append(await _load(request, workers, clock))
+            loaded.append(await _load(request, datasets, clock))
         except CompassError as error:  # raised below: the task group would wrap it
             failures.append(error)
             scope.cancel()
@@ -229,24 +235,18 @@ async def _load_and_look_back(
 
 
 async def _load(
-    request: ResolvedRequest, workers: WorkerPool, clock: Clock
+    request: ResolvedRequest, datasets: Datasets, clock: Clock
 ) -> tuple[list[PlannedTask], RunRecord]:
     if request.needs_sessions:
         await request.components.environment.check(request.components.networks)
-    everything = await load_tasks(
-        workers,
-        request.benchmark,
-        benchmark_id=request.components.benchmark_id,
-        data_dir=Path(request.output.data_dir),
-        timeout_seconds=request.execution.load_timeout_seconds,
-    )
+    dataset = await datasets.load(request)
     execution = request.execution
-    tasks = select_tasks(everything, request.selection, seed=execution.seed, limit=execution.limit)
+    tasks = select_tasks(dataset.tasks, request.selection, seed=execution.seed, limit=execution.limit)
     started_at = utc_text(clock.wall())
-    return tasks, await to_thread.run_sync(_run_record, request, everything, started_at)
+    return tasks, await to_thread.run_sync(_run_record, request, dataset, started_at)
 
 
-def _run_record(request: ResolvedRequest, tasks: list[PlannedTask], started_at: str) -> RunRecord:
+def _run_record(request: ResolvedRequest, dataset: Dataset, started_at: str) -> RunRecord:
     execution = request.execution
     return RunRecord(
         run_id="",
@@ -255,8 +255,8 @@ def _run_record(request: ResolvedRequest, tasks: list[PlannedTask], started_at: 
         harness=request.harness_record,
         environment=request.environment_record,
         model=request.model_record,
-        recipes=list(request.recipe_ids),
-        dataset_hash=dataset_hash(tasks),
+        recipes=applied_recipes(dataset.tasks, request.components),
+        dataset_hash=dataset.hash,
         k=execution.k,
         strategy=execution.strategy,
         seed=execution.seed,
@@ -278,6 +278,9 @@ def _look_back(request: ResolvedRequest, folder: str) -> _Found | None:
     """Read what an earlier session of the run, or the run to reuse, has on disk; blocks."""
     execution = request.execution
     namespace_dir = Path(request.output.results_dir, folder)
+    if execution.resume:
+        latest = find_run(namespace_dir, None)
+        return None if latest is None else _read(latest)
     if execution.run_id is not None:
         check_run_id(execution.run_id)
         run_dir = namespace_dir / execution.run_id
@@ -300,12 +303,12 @@ def _background(
     if found is None:
         return Background()
     execution = request.execution
-    resumes = found.run.run_dir.name == execution.run_id
+    resumes = execution.resume or found.run.run_dir.name == execution.run_id
     attempts = found.history.attempts
     if resumes or execution.reuse != "force":
         what = f"run {found.run.run_dir.name!r}"
         way_out = (
-            "leave run_id out to start a new run"
+            f"leave {'resume' if execution.resume else 'run_id'} out to start a new run"
             if resumes
             else 'leave reuse out, or set reuse="force" to keep what still fits'
         )
@@ -313,7 +316,7 @@ def _background(
         require_same_tasks(tasks, attempts, what=what, way_out=way_out)
     if resumes:
         return Background(
-            resumes=True,
+            resumed=found.run.run_dir,
             earlier=attempts,
             earlier_plan=found.history.plan,
             journal_bytes=found.history.journal_bytes,
@@ -323,8 +326,10 @@ def _background(
 
 def _run_dir(request: ResolvedRequest, folder: str, background: Background) -> Path:
     results_dir, run_id = Path(request.output.results_dir), request.execution.run_id
+    if background.resumed is not None:
+        return background.resumed
     if run_id is not None and (results_dir / folder / run_id).is_dir():
         run_dir = results_dir / folder / run_id
-        if background.resumes or not (run_dir / "attempts.jsonl").exists():
-            return run_dir  # an earlier session, or one that died before it began
+        if not (run_dir / "attempts.jsonl").exists():
+            return run_dir  # of a session that died before it began
     return reserve_run_dir(results_dir, folder, run_id=run_id)

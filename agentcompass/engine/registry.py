@@ -8,10 +8,9 @@ packages that another one needs. Components in a user's own code register throug
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -25,6 +24,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ..errors import CompassError, ConfigError, UnknownComponentError
 from ..spec.validation import validate
+from .source_files import load_source
 
 Kind = Literal["benchmark", "harness", "environment", "recipe"]
 ClassT = TypeVar("ClassT", bound=type)
@@ -53,6 +53,10 @@ _ENTRY_POINT_GROUPS: dict[Kind, str] = {
     "environment": "agentcompass.environments",
     "recipe": "agentcompass.recipes",
 }
+
+
+class BrokenComponentError(ConfigError):
+    """A component cannot be made; costs the request that needs it."""
 
 
 class NoParams(BaseModel):
@@ -100,14 +104,15 @@ class Component:
 
         Raises:
             ConfigError: A parameter is wrong; the message names ``<kind>_params.<field>``.
+            BrokenComponentError: The parameters are right by themselves, but its constructor raised.
         """
         params = validate(self.params_model, values, what=f"{self.kind}_params")
         try:
             return (self.cls() if isinstance(params, NoParams) else self.cls(params)), params
-        except CompassError:
-            raise
+        except CompassError as error:
+            raise BrokenComponentError(str(error)) from error
         except Exception as error:  # a component that cannot be made cannot run: the input is wrong
-            raise ConfigError(
+            raise BrokenComponentError(
                 f"{self.kind} {self.id!r} cannot be made: {type(error).__name__}: {error}"
             ) from error
 
@@ -115,6 +120,7 @@ class Component:
 # The decorators of a process's modules write here; the lock is for imports from several threads.
 _registered: dict[tuple[Kind, str], dict[str, Component]] = {}
 _lock = threading.Lock()
+_scope_lock = threading.Lock()
 
 
 def _decorator(kind: Kind) -> Callable[[str], Callable[[ClassT], ClassT]]:
@@ -219,7 +225,7 @@ def _shipped(kind: Kind) -> tuple[Component, ...]:
     package = Path(__file__).parents[1]
     folder = next(path for path in (package / "_recipes", package.parent / "recipes") if path.is_dir())
     modules = [
-        _load_module(path, f"agentcompass_recipes_{path.parent.name}").__name__
+        load_source(path, f"agentcompass_recipes_{path.parent.name}").__name__
         for path in sorted(folder.glob("*/__init__.py"))
     ]
     with _lock:
@@ -247,28 +253,31 @@ def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError(f"plugin {str(path)!r}: no such file")
     resolved = path.resolve()
-    return _load_module(resolved, f"{resolved.stem}_{sha256(bytes(resolved)).hexdigest()[:8]}")
+    return load_source(resolved, f"{resolved.stem}_{sha256(bytes(resolved)).hexdigest()[:8]}")
 
 
-def _load_module(path: Path, name: str) -> ModuleType:
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"plugin {str(path)!r} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    _pickle_by_value(module)
-    return module
+# What packages of `recipe_dirs` have registered, by module: such a package is imported once per process.
+_scoped: dict[str, list[Component]] = {}
 
 
-def _pickle_by_value(module: ModuleType) -> None:
-    """Worker processes cannot import a module that came from a file, so its classes travel with it."""
-    import cloudpickle
+@contextmanager
+def registering() -> Iterator[Callable[[str], list[Component]]]:
+    """
+    Keep what is registered within the block out of the registry.
 
-    cloudpickle.register_pickle_by_value(module)
+    Yields:
+        Returns the components that a module and its submodules have registered, also in an earlier block.
+    """
+    with _scope_lock:
+        before = {key: dict(by_source) for key, by_source in _registered.items()}
+        try:
+            yield lambda module: _scoped.get(module, [])
+        finally:
+            with _lock:
+                for key, by_source in _registered.items():
+                    for source, component in by_source.items():
+                        if before.get(key, {}).get(source) is not component:
+                            top = component.cls.__module__.partition(".")[0]
+                            _scoped.setdefault(top, []).append(component)
+                _registered.clear()
+                _registered.update(before)

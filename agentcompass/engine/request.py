@@ -31,9 +31,10 @@ from ..records import (
 from ..store.journal import read_journal
 from ..store.writer import RunStore, open_store
 from .context import ModelClient
+from .control import RunningRequest
+from .control_socket import serve_controls
 from .environment import close_environment
 from .job import Job
-from .limits import TaskSlots, provider_settings
 from .outage import OutageBreaker
 from .prepare import PreparedRequest, lock, prepare
 from .resolve import ResolvedRequest
@@ -41,7 +42,7 @@ from .result import Execution, RunResult
 from .resume import Kept, assignments, kept
 from .retry import RetryPolicy
 from .reuse import copy_attempts
-from .shared import Shared, Turn
+from .shared import Shared
 from .task import Assignment, run_task
 
 _SNAPSHOT_SECONDS = 1.0
@@ -51,7 +52,7 @@ _SNAPSHOT_SECONDS = 1.0
 class _Course:
     """How a request is going; becomes its result."""
 
-    turn: Turn
+    running: RunningRequest
     started_at: str
     started: float
     executed_trials: int = 0
@@ -62,34 +63,40 @@ class _Course:
     snapshot_due: float = field(default=0.0)
 
 
-async def run_request(shared: Shared, request: ResolvedRequest, *, folder: str, turn: Turn) -> RunResult:
+async def run_request(
+    shared: Shared, request: ResolvedRequest, *, folder: str, running: RunningRequest
+) -> RunResult:
     """
     Run one request to its result; whatever goes wrong in it is its own outcome.
 
     Returns:
         The result, also when it failed, was stopped or ran into the deadline.
     """
-    course = _Course(turn=turn, started_at=utc_text(shared.clock.wall()), started=shared.clock.now())
+    course = _Course(running=running, started_at=_now(shared), started=shared.clock.now())
     prepared: PreparedRequest | None = None
     early: list[bytes] = []
+    with running.stop.work(deadline=shared.deadline) as scope:
+        await running.place.wait_admission()
+    course.timed_out = scope.cancelled_caught and not running.stop.requested
     with _open_log(shared, request, early.append):
         async with AsyncExitStack() as ending:
             ending.push_async_callback(close_environment, request.components.environment)
             try:
                 async with _open_client(request.endpoint) as client:
-                    with shared.stop.work(deadline=shared.deadline) as scope:
+                    with running.stop.work(deadline=shared.deadline) as scope:
                         prepared = await prepare(
-                            request, folder=folder, workers=shared.workers, clock=shared.clock
+                            request, folder=folder, datasets=shared.datasets, clock=shared.clock
                         )
-                    course.timed_out = scope.cancelled_caught and not shared.stop.requested
+                    course.timed_out = scope.cancelled_caught and not running.stop.requested
                     if prepared is not None:
                         await _run_prepared(shared, prepared, client, course, early=early, ending=ending)
             except (ConfigError, StoreError) as error:
                 course.error = error
             finally:
-                turn.end()
+                running.place.end()
     if isinstance(course.error, StoreError):
         shared.stop.request()  # a disk that fails one request fails them all
+    running.status = _status(course)
     return _result(shared, request, prepared, course)
 
 
@@ -100,9 +107,9 @@ def _open_log(
     with (
         open_run_log(
             write_line,
-            file_level=shared.runtime.file_log_level,
+            file_level=request.runtime.file_log_level or shared.runtime.file_log_level,
             print_line=shared.hub.print_line,
-            console_level=shared.runtime.log_level,
+            console_level=request.runtime.log_level or shared.runtime.log_level,
         ),
         bind_log(request=request.name),
     ):
@@ -121,12 +128,17 @@ async def _run_prepared(
     held = await to_thread.run_sync(lock, prepared)
     try:
         # What is done at the end is done while the run's log is open.
-        async with _open_files(shared, prepared, early) as store, ending.pop_all():
+        async with (
+            _open_files(shared, prepared, early) as store,
+            ending.pop_all(),
+            serve_controls(prepared.run_dir, course.running.controls, request=prepared.request.name),
+        ):
+            course.running.run_dir = prepared.paths.run_dir
             try:
                 await _work(shared, prepared, client, store, course)
             finally:
                 # Also when the host cancelled us: what exists by now is summed up.
-                with shared.stop.shield():
+                with course.running.stop.shield():
                     await _sum_up(shared, prepared, store, course)
     finally:
         held.release()
@@ -165,14 +177,20 @@ async def _work(
     course.kept_attempts = settled.attempts
     _emit_start(shared, prepared, store, course, settled)
     work = assignments(prepared.tasks, earlier, k=k, in_order=in_order)
-    with shared.stop.work(deadline=shared.deadline) as scope:
-        await course.turn.wait()
+    with course.running.stop.work(deadline=shared.deadline) as scope:
         try:
-            with _open_job(shared, prepared, client, store, course) as job:
-                await _feed(job, work, shared.slots, course.turn)
+            job = _job(shared, prepared, client, store, course)
+            await _feed(job, work, on_start=lambda: _start_deadline(prepared.request, scope))
         except* (OutageError, StoreError) as group:
             course.error = _first(group)
-    course.timed_out = scope.cancelled_caught and not shared.stop.requested
+    course.timed_out = scope.cancelled_caught and not course.running.stop.requested
+
+
+def _start_deadline(request: ResolvedRequest, scope: anyio.CancelScope) -> None:
+    """Count the request's own deadline from now on, when its first attempt starts."""
+    seconds = request.runtime.timeout_seconds
+    if seconds is not None:
+        scope.deadline = min(scope.deadline, anyio.current_time() + seconds)
 
 
 def _first(group: BaseExceptionGroup[CompassError]) -> CompassError:
@@ -183,25 +201,29 @@ def _first(group: BaseExceptionGroup[CompassError]) -> CompassError:
     return leaf
 
 
-async def _feed(job: Job, work: Iterator[Assignment], slots: TaskSlots, turn: Turn) -> None:
+async def _feed(job: Job, work: Iterator[Assignment], *, on_start: Callable[[], None]) -> None:
     """Take a slot, then start the next assignment: only live ones cost memory."""
+    started = False
     async with anyio.create_task_group() as live:
         for assignment in work:
-            await slots.take(assignment)
-            live.start_soon(run_task, job, assignment, slots)
-        turn.end()
+            await job.place.take(assignment)
+            if not started:
+                on_start()
+                started = True
+            live.start_soon(run_task, job, assignment)
+        job.place.end()
 
 
-@contextmanager
-def _open_job(
+def _job(
     shared: Shared,
     prepared: PreparedRequest,
     client: ModelClient | None,
     store: RunStore,
     course: _Course,
-) -> Iterator[Job]:
+) -> Job:
     request = prepared.request
     execution = request.execution
+    running = course.running
 
     def emit(event: ProgressEvent) -> None:
         _publish(shared, store, course, event)
@@ -212,31 +234,32 @@ def _open_job(
 
     patterns = execution.retry_pattern_list
     provider = request.components.environment_id
-    with provider_settings(
-        provider, limits=shared.runtime.provider_limits, open_qps=shared.runtime.env_open_qps
-    ) as gates:
-        yield Job(
-            name=request.name,
-            run_id=prepared.record.run_id,
-            components=request.components,
-            model=client,
-            execution=execution,
-            retry=RetryPolicy(
-                max_retries=execution.max_retries,
-                patterns=None if patterns is None else tuple(patterns),
-            ),
-            gates=gates,
-            breaker=OutageBreaker(
-                shared.clock,
-                give_up_seconds=execution.outage_timeout_seconds,
-                on_change=tell_outage,
-            ),
-            workers=shared.workers,
-            store=store,
-            stop=shared.stop,
-            clock=shared.clock,
-            emit=emit,
-        )
+    running.breaker = OutageBreaker(
+        shared.clock,
+        give_up_seconds=execution.outage_timeout_seconds,
+        on_change=tell_outage,
+    )
+    return Job(
+        name=request.name,
+        run_id=prepared.record.run_id,
+        components=request.components,
+        model=client,
+        execution=execution,
+        retry=RetryPolicy(
+            max_retries=execution.max_retries,
+            patterns=None if patterns is None else tuple(patterns),
+        ),
+        gates=shared.providers.gates(provider),
+        lane=shared.lane(provider),
+        place=running.place,
+        live=running.live,
+        breaker=running.breaker,
+        workers=shared.workers,
+        store=store,
+        stop=running.stop,
+        clock=shared.clock,
+        emit=emit,
+    )
 
 
 @asynccontextmanager
@@ -305,7 +328,7 @@ async def _sum_up(shared: Shared, prepared: PreparedRequest, store: RunStore, co
     event = RunFinished(
         request=prepared.request.name,
         run_id=prepared.record.run_id,
-        status=_status(shared, course),
+        status=_status(course),
         value=course.metrics.score.value,
         seconds=shared.clock.now() - course.started,
         at=_now(shared),
@@ -322,7 +345,7 @@ def fold_journal(path: str) -> Metrics:
     return msgspec.structs.replace(metrics, damaged_lines=reader.damaged_lines)
 
 
-def _status(shared: Shared, course: _Course) -> RunStatus:
+def _status(course: _Course) -> RunStatus:
     if course.error is not None:
         return RunStatus.FAILED
     score = course.metrics.score if course.metrics else None
@@ -330,7 +353,7 @@ def _status(shared: Shared, course: _Course) -> RunStatus:
         return RunStatus.COMPLETED
     if course.timed_out:
         return RunStatus.TIMED_OUT
-    if shared.stop.requested or score is None:
+    if course.running.stop.requested or score is None:
         return RunStatus.CANCELLED
     return RunStatus.PARTIAL if score.evaluated else RunStatus.FAILED
 
@@ -340,7 +363,7 @@ def _result(
 ) -> RunResult:
     return RunResult(
         name=request.name,
-        status=_status(shared, course),
+        status=_status(course),
         run_id=prepared.record.run_id if prepared else "",
         metrics=course.metrics,
         paths=prepared.paths if prepared else None,

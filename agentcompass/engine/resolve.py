@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -11,14 +12,15 @@ from pydantic import BaseModel
 from ..errors import ConfigError, UnknownComponentError
 from ..llm.client import PROTOCOL_IDS
 from ..llm.endpoint import Endpoint
-from ..protocols import Benchmark, Examiner, Grader, Recipe, SalvagingHarness, Verifier, WorkspaceBenchmark
+from ..protocols import Benchmark, Examiner, Grader, SalvagingHarness, Verifier, WorkspaceBenchmark
 from ..records import ComponentRecord, ModelRecord
 from ..spec.options import ExecutionOptions, NetworkParams, OutputOptions, RuntimeOptions, SelectionParams
-from ..spec.orchestration import RUN_NAME, ComponentSpec, ModelSpec, RunRequestSpec
+from ..spec.orchestration import RUN_NAME, ComponentSpec, ModelSpec, RequestRuntimeOptions, RunRequestSpec
 from ..spec.validation import validate
 from .job import Components
 from .network import phase_networks
-from .registry import Component, Kind, all_components, find_component
+from .recipes import find_recipes
+from .registry import BrokenComponentError, Component, Kind, find_component
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -33,12 +35,12 @@ class ResolvedRequest:
     selection: SelectionParams
     endpoint: Endpoint | None
     execution: ExecutionOptions
+    runtime: RequestRuntimeOptions
     output: OutputOptions
     benchmark_record: ComponentRecord
     harness_record: ComponentRecord
     environment_record: ComponentRecord
     model_record: ModelRecord
-    recipe_ids: tuple[str, ...]
 
     @property
     def needs_sessions(self) -> bool:
@@ -59,12 +61,21 @@ class ResolvedRequest:
         return (self.model_record.id or "none", parts.benchmark_id, parts.harness_id, parts.environment_id)
 
 
-def resolve(request: RunRequestSpec) -> ResolvedRequest:
+@dataclass(frozen=True, slots=True)
+class BrokenRequest:
+    """A request that cannot run, and why; the others do."""
+
+    name: str
+    error: ConfigError
+
+
+def resolve(request: RunRequestSpec, runtime: RuntimeOptions) -> ResolvedRequest:
     """
     Find and construct a request's components.
 
     Raises:
         ConfigError: A component or parameter does not exist, or the combination cannot work.
+        BrokenComponentError: A constructor raised.
     """
     _refuse_unsupported(request)
     selection, own_params = _split(SelectionParams, request.benchmark, what="benchmark_params")
@@ -82,7 +93,9 @@ def resolve(request: RunRequestSpec) -> ResolvedRequest:
     examiner = judge if isinstance(judge, Examiner) else None
     verifier_place = examiner.environment if examiner else _place(judge)
     _check_network(network, verifier_place)
-    recipes = _recipes()
+    recipes = find_recipes(
+        [Path(folder) for folder in runtime.recipe_dirs], enabled=request.execution.enabled_recipes
+    )
     return ResolvedRequest(
         name=request.name,
         benchmark=benchmark,
@@ -104,33 +117,21 @@ def resolve(request: RunRequestSpec) -> ResolvedRequest:
             network=phase_networks(
                 network, endpoint if getattr(harness, "model_in_session", False) else None
             ),
-            recipes=tuple(recipes.values()),
+            recipes=recipes,
         ),
         selection=selection,
         endpoint=endpoint,
         execution=request.execution,
+        runtime=request.runtime,
         output=request.output,
         benchmark_record=benchmark_record,
         harness_record=harness_record,
         environment_record=environment_record,
         model_record=_model_record(request.model, endpoint),
-        recipe_ids=tuple(recipes),
     )
 
 
 _CANONICAL = {"host_process": "local"}
-
-
-def refuse_unsupported(runtime: RuntimeOptions) -> None:
-    """
-    Refuse what the options can say but this version cannot do.
-
-    Raises:
-        ConfigError: Names the option.
-    """
-    for option in ("recipe_dirs", "auto_install_dependencies"):
-        if getattr(runtime, option):
-            raise ConfigError(f"{option}: not available in this version; leave it out")
 
 
 def _refuse_unsupported(request: RunRequestSpec) -> None:
@@ -180,7 +181,7 @@ def _judge(benchmark_id: str, benchmark: Benchmark) -> Grader | Verifier:
     try:
         judge: object = benchmark.verifier()  # components are not always typed
     except Exception as error:  # like a constructor that raises
-        raise ConfigError(
+        raise BrokenComponentError(
             f"benchmark {benchmark_id!r}: verifier() raised {type(error).__name__}: {error}"
         ) from error
     if isinstance(judge, Grader | Verifier):
@@ -193,11 +194,6 @@ def _judge(benchmark_id: str, benchmark: Benchmark) -> Grader | Verifier:
 
 def _place(judge: Grader | Verifier) -> Literal["none", "reuse", "fresh"]:
     return "none" if isinstance(judge, Grader) else judge.environment
-
-
-def _recipes() -> dict[str, Recipe]:
-    built = [(component.id, component.build({})[0]) for component in all_components("recipe")]
-    return dict(sorted(built, key=lambda pair: (pair[1].priority, pair[0])))
 
 
 def _protocol(preferred: str | list[str]) -> str:

@@ -14,8 +14,8 @@ from ..store.run import LoadedRun
 from .loading import PlannedTask
 from .task import Assignment
 
-_COMPARED = ("benchmark", "harness", "environment", "model", "strategy", "seed")
-_NOT_COMPARED = {"source", "base_url"}
+_COMPARED = ("benchmark", "harness", "environment", "model", "recipes", "strategy", "seed")
+_NOT_COMPARED = {"source", "base_url", "priority"}
 """Where a component or an endpoint happens to live does not change what is measured."""
 
 
@@ -160,6 +160,7 @@ def require_compatible(old: RunRecord, new: RunRecord, *, what: str, way_out: st
 
 def _measured(run: RunRecord) -> dict[str, Any]:
     fields = {name: getattr(run, name) for name in _COMPARED}
+    fields["recipes"] = {recipe.id: msgspec.structs.asdict(recipe) for recipe in run.recipes}
     return {
         name: msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
         for name, value in fields.items()

@@ -32,8 +32,13 @@ async def open_session(
         SessionOpenError: The provider could not open it.
     """
     waiting_since = job.clock.now()
+    provider, borrower = job.components.environment_id, gathered.live.borrower
+    gathered.live.now(f"waits for a session of {provider}")
+    job.lane.join(borrower)
     async with job.gates.sessions.slot():
+        gathered.live.now(f"waits for its turn to open a session of {provider}")
         await job.gates.opens.wait(job.clock)
+        job.lane.leave(borrower)
         gathered.queued_seconds += job.clock.now() - waiting_since
         gathered.enter("open")
         finished = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import anyio
 
@@ -63,3 +63,39 @@ class StopControl:
                 yield scope
             finally:
                 self._shields.discard(scope)
+
+
+class RequestStop:
+    """The same for one request of an orchestration, which a stop of the whole stops as well."""
+
+    def __init__(self, whole: StopControl) -> None:
+        self._whole = whole
+        self._work: set[anyio.CancelScope] = set()
+        self._cancelled = False
+
+    @property
+    def requested(self) -> bool:
+        """Whether the request is to stop."""
+        return self._cancelled or self._whole.requested
+
+    def request(self) -> None:
+        """Stop this request; call it on the orchestration's own event loop."""
+        self._cancelled = True
+        for scope in self._work:
+            scope.cancel()
+
+    @contextmanager
+    def work(self, *, deadline: float = math.inf) -> Iterator[anyio.CancelScope]:
+        """Enter a scope that a stop, or the deadline, cancels."""
+        with self._whole.work(deadline=deadline) as scope:
+            self._work.add(scope)
+            try:
+                if self._cancelled:
+                    scope.cancel()
+                yield scope
+            finally:
+                self._work.discard(scope)
+
+    def shield(self) -> AbstractContextManager[anyio.CancelScope]:
+        """Finish the block even under cancellation; only a stop of the whole bounds it."""
+        return self._whole.shield()

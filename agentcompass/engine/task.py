@@ -9,7 +9,6 @@ from ..clock import utc_text
 from ..records import AttemptsSkipped
 from .attempt import run_attempt
 from .job import Job
-from .limits import TaskSlots
 from .loading import PlannedTask
 
 
@@ -27,24 +26,28 @@ class Assignment:
     stop_at_success: bool
 
 
-async def run_task(job: Job, assignment: Assignment, slots: TaskSlots) -> None:
+async def run_task(job: Job, assignment: Assignment) -> None:
     """Run the attempts and give the slot back that the feeder took for them."""
     try:
         last = assignment.attempts[-1][0]
-        finish_work = partial(slots.finish_work, assignment)
+        finish_work = partial(job.place.finish_work, assignment)
+        task_id = assignment.planned.task.id
         for attempt, first_trial in assignment.attempts:
-            record = await run_attempt(
-                job,
-                assignment.planned,
-                attempt,
-                first_trial=first_trial,
-                finish_work=finish_work if attempt == last else None,
-            )
-            if assignment.stop_at_success and record.success:
-                job.emit(_skipped(job, assignment, attempt))
+            if job.live.is_cancelled(task_id):
                 return
+            with job.live.enter(task_id, attempt, borrower=assignment) as live:
+                record = await run_attempt(
+                    job,
+                    assignment.planned,
+                    live,
+                    first_trial=first_trial,
+                    finish_work=finish_work if attempt == last else None,
+                )
+                if assignment.stop_at_success and record.success:
+                    job.emit(_skipped(job, assignment, attempt))
+                    return
     finally:
-        slots.free(assignment)
+        job.place.free(assignment)
 
 
 def _skipped(job: Job, assignment: Assignment, succeeded: int) -> AttemptsSkipped:

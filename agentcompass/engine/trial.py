@@ -11,7 +11,8 @@ from ..errors import PhaseTimeoutError, TrialError, VerifierError
 from ..logs import current_log
 from ..protocols import Grader, Outcome, Plan, SalvagingHarness, Session, Task, Verdict
 from .context import Gathered, MeteredModel, TrialContext, attempt_seed
-from .job import DEFAULT_VERIFIER_TIMEOUT_SECONDS, Job
+from .job import Job
+from .plans import DEFAULT_VERIFIER_TIMEOUT_SECONDS, plan_of
 from .returned import as_outcome, as_verdict
 from .session import open_session, set_up
 from .workers import WorkerCallError
@@ -29,7 +30,7 @@ async def run_trial(job: Job, task: Task, attempt: int, gathered: Gathered) -> V
     Raises:
         TrialError: Environment, endpoint or verifier failed.
     """
-    plan = job.plan(task)
+    plan = plan_of(task, job.components, job.execution)
     gathered.prompt = plan.task.prompt
     where = job.components.verifier_place
     async with AsyncExitStack() as stack:

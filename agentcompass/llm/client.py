@@ -40,7 +40,12 @@ class ModelClient:
         return self._endpoint.model_id
 
     async def complete(
-        self, messages: Sequence[Message], *, tools: Sequence[Tool] = (), on_call: Callable[[Usage], None]
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Tool] = (),
+        on_call: Callable[[Usage], None],
+        on_pause: Callable[[bool], None] = lambda _pausing: None,
     ) -> Reply:
         """
         Ask for one completion; transient failures are retried.
@@ -48,6 +53,7 @@ class ModelClient:
         Args:
             on_call: Told what each try cost, also that of tries which failed, brought a malformed reply
                 or were cancelled.
+            on_pause: Told True when it pauses before another try, and False when the pause is over.
 
         Raises:
             ModelError: One of its subclasses, when the retries are used up or none can help.
@@ -60,7 +66,7 @@ class ModelClient:
             spent += usage
             on_call(usage)
 
-        reply = await self._pacing.run(lambda: self._try(ask, meter))
+        reply = await self._pacing.run(lambda: self._try(ask, meter), on_pause=on_pause)
         return replace(reply, usage=spent)
 
     async def _try(self, ask: Try, meter: Callable[[Usage], None]) -> Reply:

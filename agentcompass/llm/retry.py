@@ -33,15 +33,23 @@ class Pacing:
         self._resume_at = float("-inf")
         self._asked_seconds = 0.0
 
-    async def run(self, one_try: Callable[[], Awaitable[Reply]]) -> Reply:
+    async def run(
+        self,
+        one_try: Callable[[], Awaitable[Reply]],
+        *,
+        on_pause: Callable[[bool], None] = lambda _pausing: None,
+    ) -> Reply:
         """
         Try until a reply comes, the retries are used up or none can help.
+
+        Args:
+            on_pause: Told when a pause begins (True) and ends (False).
 
         Raises:
             ModelError: That of the last try.
         """
         for retries in count():
-            await self._wait_while_cooling()
+            await self._wait_while_cooling(on_pause)
             try:
                 return await one_try()
             except ModelError as error:
@@ -49,7 +57,9 @@ class Pacing:
                 if not error.retryable or retries >= self._max_retries:
                     raise
                 pause_seconds = self._pause_seconds(retries, error)
+            on_pause(True)
             await self._clock.sleep(pause_seconds)
+            on_pause(False)
         raise AssertionError  # count() does not end
 
     def _pause_seconds(self, retries: int, error: ModelError) -> float:
@@ -65,6 +75,8 @@ class Pacing:
         if seconds and resume_at > self._resume_at:
             self._resume_at, self._asked_seconds = resume_at, seconds
 
-    async def _wait_while_cooling(self) -> None:
+    async def _wait_while_cooling(self, on_pause: Callable[[bool], None]) -> None:
         while (remaining := self._resume_at - self._clock.now()) > 0:
+            on_pause(True)
             await self._clock.sleep(remaining + self._rng.uniform(0, JITTER * self._asked_seconds))
+            on_pause(False)

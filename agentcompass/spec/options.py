@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, dataclass_transform
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +25,7 @@ from pydantic import (
     PositiveInt,
     SecretStr,
     ValidationError,
+    model_validator,
 )
 
 from .network import PUBLIC, NetworkPolicy
@@ -146,10 +147,21 @@ class ExecutionOptions(Options):
     """The run to reuse (implies reuse); default: the latest."""
     run_id: str | None = None
     """Continue this unfinished run in place; a new id starts a run under that id."""
+    resume: bool = False
+    """Continue the latest run of the same name in place, if there is one."""
+    enabled_recipes: list[str] | None = None
+    """Ids of the recipes that may apply; default: all."""
     keep_environment: bool = False
     """Leave task and verifier environments in place for debugging."""
     wrap_api_key: bool = False
     """Hand out the key in the session-aware envelope of a compatible gateway."""
+
+    @model_validator(mode="after")
+    def _one_way_to_continue(self) -> Self:
+        others = [name for name in ("run_id", "reuse", "reuse_run_id") if getattr(self, name)]
+        if self.resume and others:
+            raise ValueError(f"resume continues the latest run by itself; leave {' and '.join(others)} out")
+        return self
 
 
 class ConcurrencyOptions(Options):
@@ -172,6 +184,10 @@ class RuntimeOptions(Options):
     """Display: auto is a live view on a terminal or in a notebook, plain lines elsewhere."""
     on_progress: Annotated[Callable[[Any], Any] | None, Field(json_schema_extra={"python_only": True})] = None
     """Called with every progress event; may be async."""
+    on_request_finished: Annotated[
+        Callable[[Any], Any] | None, Field(json_schema_extra={"python_only": True})
+    ] = None
+    """Called with the result of every request as it ends; may be async."""
     log_level: Level = "WARNING"
     """Least severe log events shown on standard error."""
     file_log_level: Level = "INFO"
@@ -179,7 +195,7 @@ class RuntimeOptions(Options):
     plugins: list[str] = []
     """Modules or .py files that register further components."""
     recipe_dirs: list[AnyPath] = []
-    """Trusted folders of recipe packages."""
+    """Trusted folders of recipe packages, for this run only."""
     auto_install_dependencies: bool = False
     """Install missing optional dependencies into this Python environment."""
 
@@ -210,8 +226,8 @@ class RunArguments(OutputOptions, RuntimeOptions, ConcurrencyOptions, ExecutionO
     """Parameters of the harness."""
     environment_params: dict[str, Any] = {}
     """Parameters of the environment."""
-    config_path: Path | str | None = None
-    """YAML or JSON file with defaults for these arguments; what is given explicitly wins."""
+    config: AnyPath | list[AnyPath] = []
+    """YAML or JSON files with defaults for these arguments, later ones over earlier ones."""
 
 
 def _named_policy(value: Any) -> Any:

@@ -6,18 +6,31 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
 
 from ..errors import ConfigError
+from .located import located, merged
+from .matrix import Matrix
 from .options import (
     ConcurrencyOptions,
     ExecutionOptions,
+    Level,
     ModelOptions,
     Options,
     OutputOptions,
     RunArguments,
     RuntimeOptions,
 )
+from .requests import with_requests
+from .validation import validate
 
 
 class ComponentSpec(Options):
@@ -51,6 +64,21 @@ class ModelSpec(ModelOptions):
         }
 
 
+class RequestRuntimeOptions(Options):
+    """How one request runs among the others."""
+
+    task_concurrency: PositiveInt | None = None
+    """Most attempts of this request in flight; default: as many as the orchestration permits."""
+    weight: PositiveFloat | None = None
+    """Share of the free slots among requests with a weight, which run side by side; default: in order."""
+    timeout_seconds: PositiveFloat | None = None
+    """Deadline of this request, from the moment when its first attempt may start."""
+    log_level: Level | None = None
+    """Least severe log events shown on standard error; default: as for the whole."""
+    file_log_level: Level | None = None
+    """Least severe log events kept in run.log; default: as for the whole."""
+
+
 class RunRequestSpec(Options):
     """One benchmark x harness x environment x model with its options."""
 
@@ -66,6 +94,8 @@ class RunRequestSpec(Options):
     """``{"id": ..., "base_url": ..., "api_key": ..., ...}``; None for harnesses that use no model."""
     execution: ExecutionOptions = ExecutionOptions()
     """What is run, how often, and what is reused."""
+    runtime: RequestRuntimeOptions = RequestRuntimeOptions()
+    """How it runs among the others."""
     output: OutputOptions = OutputOptions()
     """Where files go."""
 
@@ -79,11 +109,63 @@ class OrchestrationSpec(ConcurrencyOptions):
     """An ordered set of named requests that share one task limit and one deadline."""
 
     name: str = ""
-    """For people."""
-    requests: list[RunRequestSpec] = Field(min_length=1)
+    """For people; names the file that tells what became of the whole."""
+    defaults: dict[str, Any] = Field(default={}, repr=False)
+    """Sections of a request that lie under each one; parameters hold for the same component id only."""
+    requests: list[RunRequestSpec] = Field(default=[], min_length=1, validate_default=True)
     """Fed in this order."""
+    matrix: Matrix | None = None
+    """Further requests: every combination of benchmarks, harnesses, models and environments."""
     runtime: RuntimeOptions = RuntimeOptions()
     """Limits, deadline, display and extensions."""
+    _written: Mapping[Any, Any] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """
+        Build a specification from what a file holds.
+
+        Raises:
+            ConfigError: Lists every finding with file, line, path, value and what is allowed.
+        """
+        whole = document
+        try:
+            whole = with_requests(document)
+            spec = validate(cls, whole)
+        except ConfigError as error:
+            raise ConfigError("\n".join(dict.fromkeys(located(error, whole)))) from None
+        spec._written = whole  # noqa: SLF001  # it is our own
+        return spec
+
+    @classmethod
+    def configured(
+        cls,
+        document: Mapping[str, Any] | OrchestrationSpec,
+        below: Mapping[str, Any],
+        *,
+        above: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """
+        Build a specification with what configuration files hold underneath, and something on top.
+
+        Args:
+            below: In the shape of a document, with ``defaults`` but without requests.
+            above: Likewise; its defaults lie over those of the document, not over its requests.
+
+        Raises:
+            ConfigError: Lists every finding.
+        """
+        own = document.model_dump(exclude_unset=True) if isinstance(document, OrchestrationSpec) else document
+        return cls.from_document(merged(merged(below, own), above or {}))
+
+    def locate(self, error: ConfigError, *prefix: str | int) -> list[str]:
+        """Say each finding of an error about what is at ``prefix``, with its place if a file has it."""
+        return located(error, self._written, prefix=prefix)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand(cls, values: object) -> object:
+        return with_requests(values) if isinstance(values, Mapping) else values
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ..errors import ConfigError, nearest
+from ..errors import ConfigError, Finding, nearest
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -32,26 +32,33 @@ def validate(model: type[ModelT], values: Mapping[str, Any], *, what: str = "") 
 
 def explained(model: type[BaseModel], error: ValidationError, *, what: str = "") -> ConfigError:
     """Return pydantic's findings about values for a model as one error of ours."""
-    findings = error.errors(include_url=False, include_context=False)
-    return ConfigError("; ".join(_sentence(model, finding, what) for finding in findings))
+    details = error.errors(include_url=False, include_context=False)
+    findings = [_finding(model, detail, what) for detail in details]
+    return ConfigError("; ".join(map(str, findings)), findings=findings)
 
 
-def _sentence(model: type[BaseModel], finding: ErrorDetails, what: str) -> str:
-    names = [str(part) for part in finding["loc"] if not _is_type_tag(str(part))]
-    field = ".".join([what, *names] if what else names) or model.__name__
-    wrong = finding["input"]
-    match finding["type"]:
+def _finding(model: type[BaseModel], detail: ErrorDetails, what: str) -> Finding:
+    path = tuple(part for part in detail["loc"] if not _is_type_tag(str(part)))
+    whole = (what, *path) if what else path
+    return Finding(whole, _text(model, detail, [str(part) for part in path]))
+
+
+def _text(model: type[BaseModel], detail: ErrorDetails, names: list[str]) -> str:
+    wrong = detail["input"]
+    match detail["type"]:
         case "extra_forbidden":
             known = _field_names(model, names[:-1])
             hint = nearest(names[-1], known)
             listing = f" (known: {', '.join(sorted(known))})" if known and not hint else ""
-            return f"{field}: no such option{hint}{listing}"
+            return f"no such option{hint}{listing}"
         case "missing":
-            return f"{field}: is required"
-    message = finding["msg"].removeprefix("Value error, ")
+            return "is required"
+    message = detail["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
+    if not names:
+        return message  # about the whole, which is too much to repeat
     hint = nearest(wrong, re.findall(r"'([^']+)'", message)) if isinstance(wrong, str) else ""
-    return f"{field}: {message}, got {_shown(wrong, names)}{hint}"
+    return f"{message}, got {_shown(wrong, names)}{hint}"
 
 
 def _is_type_tag(part: str) -> bool:
@@ -60,18 +67,37 @@ def _is_type_tag(part: str) -> bool:
 
 
 def _shown(value: object, names: list[str]) -> str:
-    if any("key" in name for name in names):
+    if any("key" in name for name in names) or _holds_a_key(value):
         return "a value that is not shown"
     text = repr(value)
     return text if len(text) <= 200 else text[:200] + "..."
 
 
+def _holds_a_key(value: object) -> bool:
+    match value:
+        case Mapping():
+            return any("key" in str(name) or _holds_a_key(item) for name, item in value.items())
+        case list() | tuple():
+            return any(map(_holds_a_key, value))
+    return isinstance(value, BaseModel)
+
+
 def _field_names(model: type[BaseModel], path: list[str]) -> list[str]:
     """Return the fields of the model that ``path`` leads to, if it leads to one."""
     for name in path:
+        if name.isdecimal():
+            continue  # an item of a list of models
         field = model.model_fields.get(name)
-        inner = field.annotation if field else None
-        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+        inner = _model_in(field.annotation) if field else None
+        if inner is None:
             return []
         model = inner
     return list(model.model_fields)
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """Return the model of ``Model``, ``Model | None`` or ``list[Model]``."""
+    for kind in (annotation, *get_args(annotation)):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None

@@ -24,6 +24,9 @@ def given(*arguments: str) -> dict[str, Any]:
     return given_values(context(*arguments))
 
 
+PYTHON_ONLY = {"on_progress", "on_request_finished"}
+
+
 @pytest.fixture(autouse=True)
 def without_endpoint_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine's own endpoint must not get into the tests."""
@@ -34,7 +37,7 @@ def without_endpoint_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_field_is_a_parameter_except_python_only_ones() -> None:
     """Adding an option is one edit, in the model."""
     names = {parameter.name for parameter in command.params}
-    assert names == (RunArguments.model_fields.keys() | {"dry_run", "as_json"}) - {"on_progress"}
+    assert names == (RunArguments.model_fields.keys() | {"dry_run", "as_json"}) - PYTHON_ONLY
 
 
 def test_only_what_was_given_is_passed_on() -> None:

@@ -84,7 +84,7 @@ def test_configuration_file_holds_where_nothing_was_typed(tmp_path: Path) -> Non
     """Benchmark, harness and parameters may come from the file; what is typed wins."""
     config = {"benchmark": "fake", "harness": "oracle", "benchmark_params": {"tasks": 5}, "limit": 4}
     (tmp_path / "c.json").write_text(json.dumps(config | {"results_dir": str(tmp_path)}), "utf-8")
-    result = call("run", "--config-path", str(tmp_path / "c.json"), "--limit", "2", "--json")
+    result = call("run", "--config", str(tmp_path / "c.json"), "--limit", "2", "--json")
     assert json.loads(result.stdout)["metrics"]["tasks"] == 2
 
 

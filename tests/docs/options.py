@@ -52,7 +52,7 @@ _INTRODUCTION = """\
 Made from the code by `python -m tests.docs.update`; edit the docstrings there.
 
 The same arguments serve `run_evaluation(...)` and `async_run_evaluation(...)` as keywords, `agentcompass run`
-as options, and the file that `config_path` names as keys of a YAML or JSON mapping. What is given explicitly
+as options, and the file that `config` names as keys of a YAML or JSON mapping. What is given explicitly
 wins over the file; mappings merge. An unknown name is an error that suggests the nearest one.
 
 """

@@ -78,11 +78,11 @@ def components() -> Iterator[None]:
         ({"harness": "chat", "model": "m", "model_api_protocol": "openai"}, "openai-chat"),
         ({"environment_params": {"network_policy": "none"}}, "network_policy.mode: "),
         ({"environment_params": {"run_network_policy": {"mode": "allowlist"}}}, "the allowlist has no hosts"),
-        ({"recipe_dirs": ["r"]}, "recipe_dirs: not available"),
-        ({"auto_install_dependencies": True}, "auto_install_dependencies: not available"),
+        ({"recipe_dirs": ["r"]}, "recipe_dirs: 'r' is not a folder"),
+        ({"enabled_recipes": ["swebnch"]}, "unknown recipe 'swebnch'; did you mean 'swebench'"),
         ({"wrap_api_key": True}, "wrap_api_key: not available"),
         ({"plugins": ["no_such_plugin"]}, "no_such_plugin"),
-        ({"config_path": "/nonexistent.yaml"}, "config_path: cannot read"),
+        ({"config": "/nonexistent.yaml"}, "cannot read '/nonexistent.yaml'"),
         ({"benchmark_params": {"sample_ids": ["t9"]}}, "sample_ids: unknown: 't9'"),
         ({"results_dir": "/proc/nowhere"}, "results_dir"),
     ],
@@ -134,7 +134,7 @@ def test_configuration_file_lies_underneath(tmp_path: Path) -> None:
     config.write_text("benchmark: fake\nk: 2\nbenchmark_params: {tasks: 4, verify_seconds: 0}\n")
     result = run_evaluation(
         harness="quick",  # type: ignore[call-arg]  # the benchmark comes from the file
-        config_path=config,
+        config=config,
         benchmark_params={"tasks": 1},
         results_dir=tmp_path,
         progress="none",

@@ -11,7 +11,7 @@ import pytest
 from anyio import to_thread
 
 from agentcompass.clock import ManualClock
-from agentcompass.engine.limits import SharedLimiter, TokenBucket, provider_settings
+from agentcompass.engine.limits import SharedLimiter, TokenBucket, open_provider_settings
 
 pytestmark = pytest.mark.anyio
 
@@ -154,7 +154,8 @@ async def test_cancelled_waiter_gives_its_token_back() -> None:
 async def test_default_rates_by_provider(anyio_backend: str) -> None:
     """Local and docker open without pacing; other providers ten times a second."""
     for provider, expected in [("local", 0), ("docker", 0), (f"cloud-{anyio_backend}", 1)]:
-        with provider_settings(provider, limits={}, open_qps={}) as gates:
+        with open_provider_settings(limits={}, open_qps={}) as settings:
+            gates = settings.gates(provider)
             clock = ManualClock(jumping=True)
             await gates.opens.wait(clock)
             await gates.opens.wait(clock)

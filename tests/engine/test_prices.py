@@ -10,7 +10,7 @@ from agentcompass.engine import registry
 from agentcompass.engine.resolve import resolve
 from agentcompass.errors import ConfigError
 from agentcompass.harnesses.chat import ChatHarness, ChatParams
-from agentcompass.spec.options import ModelOptions
+from agentcompass.spec.options import ModelOptions, RuntimeOptions
 from agentcompass.spec.orchestration import ComponentSpec, ModelSpec, RunRequestSpec
 
 
@@ -43,12 +43,12 @@ def limited_is_registered() -> Any:
 def test_cost_limit_without_prices_is_refused() -> None:
     """It could never be kept to; the message names the model and both ways out."""
     with pytest.raises(ConfigError, match=r"'acme/unlisted-1'; set model_prices.*or leave the limit out"):
-        resolve(request())
+        resolve(request(), RuntimeOptions())
 
 
 def test_cost_limit_with_prices_is_taken() -> None:
     """The client gets them."""
-    resolved = resolve(request(model_prices={"input": 1, "output": 2}))
+    resolved = resolve(request(model_prices={"input": 1, "output": 2}), RuntimeOptions())
     assert resolved.endpoint is not None
     assert resolved.endpoint.prices == {"input": 1.0, "output": 2.0}
 

@@ -78,7 +78,7 @@ def test_flat_arguments_become_one_request() -> None:
 
 def test_every_flat_argument_has_a_place_in_the_specification() -> None:
     """Adding an option is one edit: nothing in the flat list is missing from the nested one."""
-    own = {"benchmark", "harness", "environment", "model", "config_path"}
+    own = {"benchmark", "harness", "environment", "model", "config"}
     own |= {"benchmark_params", "harness_params", "environment_params"}
     nested = set(OrchestrationSpec.model_fields) | {
         name

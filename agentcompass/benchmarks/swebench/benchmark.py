@@ -55,6 +55,7 @@ class SweBench:
 
     version = InstalledVersion("swebench")
     published: ClassVar[HubFile | None] = None
+    extra: ClassVar[str] = "swebench"
     """The data set of this benchmark."""
 
     def __init__(self, params: SweBenchParams) -> None:

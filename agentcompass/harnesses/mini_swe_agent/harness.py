@@ -45,6 +45,7 @@ class MiniSweAgent:
     """Runs the agent of the package ``mini-swe-agent``, one thread per attempt."""
 
     version = InstalledVersion("mini-swe-agent")
+    extra: ClassVar[str] = "mini-swe-agent"
     needs_session: ClassVar[bool] = True
     needs_model: ClassVar[bool] = True
     sees_reference: ClassVar[bool] = False
