@@ -289,6 +289,29 @@ class Environment(Protocol):
 
 
 @runtime_checkable
+class ImageEnvironment(Protocol):
+    """An environment whose sessions are made from images."""
+
+    def image_of(self, image: str, build: ImageBuild | None) -> str:
+        """
+        Return the image that a session is made from when the plan names these; empty for one that is built.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        ...
+
+    async def missing_images(self, images: Sequence[str]) -> list[str]:
+        """
+        Return those of the images that are not there yet.
+
+        Raises:
+            ConfigError: Nobody can be asked.
+        """
+        ...
+
+
+@runtime_checkable
 class ClosableEnvironment(Protocol):
     """An environment whose sessions share something that has to be released."""
 

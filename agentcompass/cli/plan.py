@@ -12,7 +12,7 @@ from .report import facts_table
 from .table import Table, print_tables
 
 if TYPE_CHECKING:
-    from ..engine.prepare import PlannedRun
+    from ..engine.survey import PlannedRun
 
 
 def print_plan(planned: PlannedRun, record: RunRecord, arguments: RunArguments) -> None:

@@ -16,10 +16,10 @@ from ..spec.orchestration import OrchestrationSpec, as_orchestration
 from .configuration import configured, run_arguments
 from .host import run_sync
 from .orchestration import plan_orchestration, resolve_all, run_orchestration
-from .prepare import PlannedRun
 from .resolve import BrokenRequest
 from .result import OrchestrationResult, RunResult
 from .stop import StopControl
+from .survey import PlannedRun
 
 P = ParamSpec("P")
 R = TypeVar("R")

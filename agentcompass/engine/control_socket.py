@@ -59,22 +59,7 @@ async def serve_controls(run_dir: Path, controls: Controls, *, request: str) -> 
         request: The request that the directory belongs to; ``cancel`` means its tasks.
     """
     try:
-        directory = await to_thread.run_sync(os.open, run_dir, os.O_RDONLY)
-    except OSError as error:
-        current_log().warning("no_control_socket", error=str(error))
-        yield
-        return
-    try:
-        async with _listening(run_dir, _address(run_dir, directory), controls, request):
-            yield
-    finally:
-        await to_thread.run_sync(os.close, directory)
-
-
-@asynccontextmanager
-async def _listening(run_dir: Path, path: str, controls: Controls, request: str) -> AsyncIterator[None]:
-    try:
-        listener = await SocketListener.from_socket(await to_thread.run_sync(_bind, path))
+        listener = await SocketListener.from_socket(await to_thread.run_sync(_bind, run_dir))
     except OSError as error:
         current_log().warning("no_control_socket", error=str(error))
         yield
@@ -101,13 +86,15 @@ def _address(run_dir: Path, directory: int) -> str:
     return f"{by_descriptor if sys.platform == 'linux' else run_dir}/{SOCKET_FILE}"
 
 
-def _bind(path: str) -> socket.socket:
+def _bind(run_dir: Path) -> socket.socket:
     """Make the socket, in place of one that a dead process has left; nobody can connect before it is ours."""
     bound = socket.socket(socket.AF_UNIX)
+    path = run_dir / SOCKET_FILE
     try:
-        Path(path).unlink(missing_ok=True)
-        bound.bind(path)
-        Path(path).chmod(_OWNER_ONLY)
+        path.unlink(missing_ok=True)
+        with _opened(run_dir) as directory:
+            bound.bind(_address(run_dir, directory))
+        path.chmod(_OWNER_ONLY)
         bound.listen()
         bound.setblocking(False)
     except BaseException:

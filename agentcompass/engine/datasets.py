@@ -1,9 +1,10 @@
-"""Data sets of an orchestration: one that several requests use at about the same time is loaded once."""
+"""Data sets of an orchestration: one that several requests use, one after another, is loaded once."""
 
 from __future__ import annotations
 
-import weakref
-from dataclasses import dataclass, field
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -14,8 +15,11 @@ from .loading import PlannedTask, dataset_hash, load_tasks
 from .resolve import ResolvedRequest
 from .workers import WorkerPool
 
+_KEPT = 2
+"""How many data sets are kept at most for requests to come."""
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+
+@dataclass(frozen=True, slots=True)
 class Dataset:
     """All tasks of a benchmark, and a hash over them in order."""
 
@@ -23,18 +27,14 @@ class Dataset:
     hash: str
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class _Loading:
-    lock: anyio.Lock = field(default_factory=anyio.Lock)
-    result: weakref.ref[Dataset] | None = None
-
-
 class Datasets:
-    """Loads data sets in worker processes; one is kept only as long as a request holds it."""
+    """Loads data sets in worker processes, and keeps the latest ones while further requests need them."""
 
-    def __init__(self, workers: WorkerPool) -> None:
+    def __init__(self, workers: WorkerPool, requests: Iterable[ResolvedRequest]) -> None:
         self._workers = workers
-        self._loadings: dict[bytes, _Loading] = {}
+        self._needed = Counter(map(_key, requests))
+        self._kept: OrderedDict[bytes, Dataset] = OrderedDict()
+        self._locks: defaultdict[bytes, anyio.Lock] = defaultdict(anyio.Lock)
 
     async def load(self, request: ResolvedRequest) -> Dataset:
         """
@@ -43,12 +43,14 @@ class Datasets:
         Raises:
             ConfigError: It cannot be loaded.
         """
-        loading = self._loadings.setdefault(_key(request), _Loading())
-        async with loading.lock:
-            dataset = loading.result() if loading.result is not None else None
-            if dataset is None:
-                dataset = await self._load(request)
-                loading.result = weakref.ref(dataset)
+        key = _key(request)
+        async with self._locks[key]:
+            dataset = self._kept.pop(key, None) or await self._load(request)
+            self._needed[key] -= 1
+            if self._needed[key] > 0:
+                self._kept[key] = dataset
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
         return dataset
 
     async def _load(self, request: ResolvedRequest) -> Dataset:

@@ -25,7 +25,6 @@ from .environment import close_environment
 from .extras import install_extras
 from .limits import open_provider_settings
 from .live import LiveAttempts
-from .prepare import PlannedRun, survey
 from .registry import BrokenComponentError, load_plugins
 from .request import run_request
 from .resolve import BrokenRequest, ResolvedRequest, resolve
@@ -33,6 +32,7 @@ from .result import Execution, OrchestrationResult, RunResult, worst
 from .schedule import Schedule
 from .shared import Shared
 from .stop import RequestStop, StopControl
+from .survey import PlannedRun, survey
 from .workers import open_workers
 
 
@@ -109,15 +109,14 @@ async def run_orchestration(
                 deadline=anyio.current_time() + (runtime.timeout_seconds or math.inf),
                 stop=stop,
                 workers=workers,
-                datasets=Datasets(workers),
+                datasets=Datasets(workers, _resolved(requests)),
                 hub=hub,
                 scrubber=Scrubber(_secrets(spec)),
                 clock=clock,
             )
             running = {
                 request.name: _running(shared, request, order=order, places=places, controls=controls)
-                for order, request in enumerate(requests)
-                if isinstance(request, ResolvedRequest)
+                for order, request in enumerate(_resolved(requests))
             }
             controls.attach(shared, running)
 
@@ -143,6 +142,10 @@ async def run_orchestration(
         requests=in_order,
         seconds=clock.now() - started,
     )
+
+
+def _resolved(requests: Sequence[ResolvedRequest | BrokenRequest]) -> list[ResolvedRequest]:
+    return [request for request in requests if isinstance(request, ResolvedRequest)]
 
 
 def _running(
@@ -195,7 +198,7 @@ async def plan_orchestration(
     """Say what running these requests would do, or why one cannot run, and write nothing."""
     plans: list[PlannedRun | BrokenRequest] = []
     async with open_workers() as workers:
-        datasets = Datasets(workers)
+        datasets = Datasets(workers, _resolved(requests))
         for request in requests:
             if isinstance(request, BrokenRequest):
                 plans.append(request)

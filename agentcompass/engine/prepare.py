@@ -6,6 +6,7 @@ import platform
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,19 +17,18 @@ from anyio import to_thread
 from .. import _version
 from ..clock import Clock, utc_text
 from ..errors import CompassError, ConfigError
-from ..protocols import Environment
+from ..protocols import Environment, ImageEnvironment
 from ..records import PlanRecord, RunPaths, RunRecord
 from ..store.layout import check_run_id, reserve_run_dir, run_paths
 from ..store.lock import RunLock, lock_run_dir
 from ..store.run import LoadedRun, find_run, load_run
 from .datasets import Dataset, Datasets
 from .loading import PlannedTask, select_tasks
-from .plans import applied_recipes
+from .plans import applied_recipes, plan_of
 from .resolve import ResolvedRequest
 from .resume import (
     Earlier,
     History,
-    kept,
     read_history,
     require_compatible,
     require_same_tasks,
@@ -59,31 +59,6 @@ class Background:
     def resumes(self) -> bool:
         """Whether an earlier session of the same run goes on."""
         return self.resumed is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRun:
-    """
-    What a request would do.
-
-    Args:
-        tasks: How many tasks are selected.
-        attempts: How many attempts that makes.
-        kept: How many of them are settled by earlier results.
-        folder: Where the run directory goes.
-        record: Everything as resolved.
-    """
-
-    name: str
-    benchmark: str
-    harness: str
-    environment: str
-    model: str
-    tasks: int
-    attempts: int
-    kept: int
-    folder: str
-    record: RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +114,12 @@ async def prepare(
     Raises:
         ConfigError: Something is wrong with the input; no attempt has started.
     """
-    (tasks, record), found = await _load_and_look_back(request, folder, datasets, clock)
+    (tasks, dataset), found = await load_and_look_back(request, folder, datasets)
+    started_at = utc_text(clock.wall())
 
     def place() -> PreparedRequest:
-        background = _background(found, request, tasks, record)
+        record = run_record(request, dataset, started_at)
+        background = background_of(found, request, tasks, record)
         run_dir = _run_dir(request, folder, background)
         return PreparedRequest(
             request=request,
@@ -172,51 +149,27 @@ def lock(prepared: PreparedRequest) -> RunLock:
     return held
 
 
-async def survey(request: ResolvedRequest, *, folder: str, datasets: Datasets, clock: Clock) -> PlannedRun:
-    """
-    Say what ``prepare`` would lead to, and write nothing.
-
-    Raises:
-        ConfigError: Something is wrong with the input.
-    """
-    (tasks, record), found = await _load_and_look_back(request, folder, datasets, clock)
-    background = await to_thread.run_sync(_background, found, request, tasks, record)
-    settled = kept(tasks, background.earlier, k=record.k, in_order=record.strategy == "pass")
-    return PlannedRun(
-        name=request.name,
-        benchmark=request.components.benchmark_id,
-        harness=request.components.harness_id,
-        environment=request.components.environment_id,
-        model=record.model.id,
-        tasks=len(tasks),
-        attempts=len(tasks) * record.k,
-        kept=settled.attempts + settled.needless,
-        folder=str(Path(request.output.results_dir, folder)),
-        record=record,
-    )
-
-
-_Loaded = tuple[list[PlannedTask], RunRecord]
+_Loaded = tuple[list[PlannedTask], Dataset]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class Found:
     """An earlier session of the run, or an earlier run to reuse."""
 
     run: LoadedRun
     history: History
 
 
-async def _load_and_look_back(
-    request: ResolvedRequest, folder: str, datasets: Datasets, clock: Clock
-) -> tuple[_Loaded, _Found | None]:
+async def load_and_look_back(
+    request: ResolvedRequest, folder: str, datasets: Datasets
+) -> tuple[_Loaded, Found | None]:
     """Load the tasks in a worker process and read what exists in a thread, at the same time."""
     loaded: list[_Loaded] = []
     failures: list[CompassError] = []
 
     async def load(scope: anyio.CancelScope) -> None:
         try:
-            loaded.append(await _load(request, datasets, clock))
+            loaded.append(await _load(request, datasets))
         except CompassError as error:  # raised below: the task group would wrap it
             failures.append(error)
             scope.cancel()
@@ -225,7 +178,8 @@ async def _load_and_look_back(
     async with anyio.create_task_group() as group:
         group.start_soon(load, group.cancel_scope)
         try:
-            found = await to_thread.run_sync(_look_back, request, folder)
+            if request.execution.looks_back:
+                found = await to_thread.run_sync(_look_back, request, folder)
         except CompassError as error:
             failures.append(error)
             group.cancel_scope.cancel()
@@ -234,19 +188,54 @@ async def _load_and_look_back(
     return loaded[0], found
 
 
-async def _load(
-    request: ResolvedRequest, datasets: Datasets, clock: Clock
-) -> tuple[list[PlannedTask], RunRecord]:
+async def _load(request: ResolvedRequest, datasets: Datasets) -> _Loaded:
     if request.needs_sessions:
         await request.components.environment.check(request.components.networks)
     dataset = await datasets.load(request)
     execution = request.execution
     tasks = select_tasks(dataset.tasks, request.selection, seed=execution.seed, limit=execution.limit)
-    started_at = utc_text(clock.wall())
-    return tasks, await to_thread.run_sync(_run_record, request, dataset, started_at)
+    if request.needs_sessions and isinstance(request.components.environment, ImageEnvironment):
+        await to_thread.run_sync(_check_images, request, tasks)
+    return tasks, dataset
 
 
-def _run_record(request: ResolvedRequest, dataset: Dataset, started_at: str) -> RunRecord:
+def _check_images(request: ResolvedRequest, tasks: list[PlannedTask]) -> None:
+    """Refuse a request none of whose tasks has an image; that of a single task is the task's own trouble."""
+    errors = []
+    for planned in tasks:
+        try:
+            planned_image(request, planned)
+        except ConfigError as error:
+            errors.append(error)
+        except CompassError:
+            return  # told when the task runs
+        else:
+            return
+    raise errors[0]
+
+
+def planned_image(request: ResolvedRequest, planned: PlannedTask) -> str:
+    """
+    Return the image of a task's sessions; empty if they have none, or one that is built.
+
+    Raises:
+        ConfigError: It needs one, and nothing names it.
+        RecipeError: The task cannot be planned.
+    """
+    plan = plan_of(planned.task, request.components, request.execution)
+    environment = request.components.environment
+    if not request.needs_sessions or not isinstance(environment, ImageEnvironment):
+        return ""
+    return environment.image_of(plan.image, plan.build)
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {"agentcompass": _version.__version__, "anyio": version("anyio")}
+
+
+def run_record(request: ResolvedRequest, dataset: Dataset, started_at: str) -> RunRecord:
+    """Say everything that a run is, but for its id; blocks."""
     execution = request.execution
     return RunRecord(
         run_id="",
@@ -264,7 +253,7 @@ def _run_record(request: ResolvedRequest, dataset: Dataset, started_at: str) -> 
         started_at=started_at,
         environment_facts=_facts(request.components.environment),
         host={"name": platform.node(), "platform": platform.platform(), "python": sys.version.split()[0]},
-        versions={"agentcompass": _version.__version__, "anyio": version("anyio")},
+        versions=_versions(),
     )
 
 
@@ -274,7 +263,7 @@ def _facts(environment: Environment) -> dict[str, str]:
     return {str(name): str(value) for name, value in facts.items()}
 
 
-def _look_back(request: ResolvedRequest, folder: str) -> _Found | None:
+def _look_back(request: ResolvedRequest, folder: str) -> Found | None:
     """Read what an earlier session of the run, or the run to reuse, has on disk; blocks."""
     execution = request.execution
     namespace_dir = Path(request.output.results_dir, folder)
@@ -286,18 +275,18 @@ def _look_back(request: ResolvedRequest, folder: str) -> _Found | None:
         run_dir = namespace_dir / execution.run_id
         if (run_dir / "run.json").exists():
             return _read(load_run(run_dir))
-    if not execution.reuse and execution.reuse_run_id is None:
-        return None
+        if not execution.reuse and execution.reuse_run_id is None:
+            return None
     run = find_run(namespace_dir, execution.reuse_run_id)
     return None if run is None else _read(run)
 
 
-def _read(run: LoadedRun) -> _Found:
-    return _Found(run, read_history(run))
+def _read(run: LoadedRun) -> Found:
+    return Found(run, read_history(run))
 
 
-def _background(
-    found: _Found | None, request: ResolvedRequest, tasks: list[PlannedTask], record: RunRecord
+def background_of(
+    found: Found | None, request: ResolvedRequest, tasks: list[PlannedTask], record: RunRecord
 ) -> Background:
     """Decide what is kept, and refuse what does not fit."""
     if found is None:

@@ -24,6 +24,7 @@ class ChatHarness:
     needs_session: ClassVar[bool] = False
     needs_model: ClassVar[bool] = True
     sees_reference: ClassVar[bool] = False
+    max_model_calls: ClassVar[int] = 1
 
     def __init__(self, params: ChatParams) -> None:
         self._system_prompt = params.system_prompt

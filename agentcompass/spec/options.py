@@ -156,6 +156,11 @@ class ExecutionOptions(Options):
     wrap_api_key: bool = False
     """Hand out the key in the session-aware envelope of a compatible gateway."""
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether anything of an earlier run may be kept."""
+        return self.resume or bool(self.reuse) or self.reuse_run_id is not None or self.run_id is not None
+
     @model_validator(mode="after")
     def _one_way_to_continue(self) -> Self:
         others = [name for name in ("run_id", "reuse", "reuse_run_id") if getattr(self, name)]

@@ -128,7 +128,9 @@ async def test_waiting_for_one_provider_blocks_no_other() -> None:
         lane = Lane(gates, schedule.grant)
         with places(schedule, {"provider": "docker", "lane": lane}, {}) as (docker, local):
             async with anyio.create_task_group() as group:
-                one, two = start(group, docker, 50), start(group, local, 50)
+                one = start(group, docker, 50)
+                await settle()
+                two = start(group, local, 50)
                 await settle()
                 assert (len(one.borrowers), len(two.borrowers)) == (1, 7)
                 lane.leave(one.borrowers[0])  # it has its session

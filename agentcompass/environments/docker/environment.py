@@ -165,14 +165,41 @@ class DockerEnvironment:
             )
         if not params.image and plan.build is not None:
             return await images.built(plan.build)
-        name = params.image or plan.image
-        if not name:
-            raise SessionOpenError(
-                "environment 'docker' has no image for this task: set environment_params.image (or build), "
-                "or use a benchmark or recipe that names one",
-                retryable=False,
-            )
+        try:
+            name = self.image_of(plan.image, plan.build)
+        except ConfigError as error:
+            raise SessionOpenError(str(error), retryable=False) from error
         return await images.named(name)
+
+    def image_of(self, image: str, build: ImageBuild | None) -> str:
+        """
+        Return the image that a session is made from when the plan names these; empty for one that is built.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        own = self._params.image
+        if self._params.build is not None or (build is not None and not own):
+            return ""
+        if not own and not image:
+            raise ConfigError(
+                "environment 'docker' has no image for this task: set environment_params.image (or build), "
+                "or use a benchmark or recipe that names one"
+            )
+        return own or image
+
+    async def missing_images(self, images: Sequence[str]) -> list[str]:
+        """
+        Return those of the images that the daemon does not have.
+
+        Raises:
+            ConfigError: It cannot be asked.
+        """
+        connection = await self._connected()
+        try:
+            return [name for name in images if not await connection.images.is_there(name)]
+        except (SessionOpenError, *FAILURES) as error:
+            raise ConfigError(f"environment 'docker': the daemon failed: {error}") from error
 
     def _workdir(self, image: Image, plan: SessionPlan) -> str:
         own = image.workdir if image.workdir != "/" else ""

@@ -109,6 +109,15 @@ class Images:
             self._known[name] = await self._flights.run(name, lambda: self._find_or_build(name, build))
         return self._known[name]
 
+    async def is_there(self, name: str) -> bool:
+        """
+        Whether the daemon has an image.
+
+        Raises:
+            SessionOpenError: It cannot be asked.
+        """
+        return await self._find(name) is not None
+
     async def _find(self, name: str) -> Image | None:
         try:
             found = await self._daemon.docker.images.inspect(name)

@@ -56,6 +56,7 @@ class MiniSweAgent:
         own = {name: limit for name, limit in limits.items() if limit is not None}
         self._settings: AgentSettings = load_settings(params.config, agent=own)
         self._command_seconds = params.command_timeout or float(self._settings.environment.get("timeout", 60))
+        self.max_model_calls = self._settings.agent.get("step_limit") or None
         self.needs_prices = self._settings.own_cost_limit > 0
 
     async def run(self, trial: Trial) -> Outcome:
