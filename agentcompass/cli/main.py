@@ -14,17 +14,24 @@ from ..errors import CompassError, ConfigError
 # The text stands here and the module is imported on first use: `--help` must not wait for pydantic.
 _COMMANDS = {
     "run": "Evaluate one benchmark x harness x environment x model.",
+    "launch": "Run the requests of a YAML or JSON file, in order, under one limit.",
+    "ctl": "Look into a running launch and steer it.",
     "summary": "Recompute and print the scores of a run.",
     "show": "Look into a run: what did not succeed, or all about one task.",
     "export-predictions": "Write the patches of a run in the format of SWE-bench.",
     "list": "List the benchmarks, harnesses, environments or recipes.",
     "env": "Show and remove containers that runs have left behind or kept.",
+    "config": "Show which values hold and why, what a component takes, the schema of launch files.",
+    "doctor": "Check what this machine has for evaluations, and tell what to do.",
     "completion": "Print the completion script of a shell.",
 }
 _EXIT_CODES = (
     ("0", "complete: every planned attempt was evaluated"),
-    ("1", "finished with missing data, or failed"),
+    ("1", "failed: no attempt could be evaluated, or the run had to end"),
     ("2", "wrong input; nothing was run"),
+    ("3", "partial: some attempts are missing data"),
+    ("4", "timed out: the deadline of the run came first"),
+    ("5", "cancelled by somebody else, e.g. by agentcompass ctl"),
     ("130, 143", "interrupted by Ctrl-C (SIGINT) or SIGTERM; what was finished is kept"),
 )
 _INTERRUPTED = 130

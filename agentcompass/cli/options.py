@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -27,7 +27,7 @@ _SHORT = {
     "model_params": "-m",
     "k": "-k",
 }
-_ENVIRONMENT_VARIABLES = {
+ENVIRONMENT_VARIABLES = {
     "model": "MODEL_NAME",
     "model_base_url": "MODEL_BASE_URL",
     "model_api_key": "MODEL_API_KEY",
@@ -97,8 +97,13 @@ def run_parameters() -> list[click.Parameter]:
     fields = RunArguments.model_fields
     own = [name for name in RunArguments.__annotations__ if name not in _ARGUMENTS]
     names = [*own, *(name for name in fields if name not in RunArguments.__annotations__)]
-    options = [_option(name, fields[name]) for name in names if not _is_python_only(fields[name])]
-    return [*map(_argument, _ARGUMENTS), *options]
+    return [*map(_argument, _ARGUMENTS), *field_options(names)]
+
+
+def field_options(names: Iterable[str]) -> list[FieldOption]:
+    """Return the options of these fields, but for those that only Python can give."""
+    fields = RunArguments.model_fields
+    return [_option(name, fields[name]) for name in names if not is_python_only(fields[name])]
 
 
 def _argument(name: str) -> FieldArgument:
@@ -107,7 +112,7 @@ def _argument(name: str) -> FieldArgument:
         [name],
         required=False,
         metavar=name.upper() if field.is_required() else f"[{name.upper()}]",
-        envvar=_ENVIRONMENT_VARIABLES.get(name),
+        envvar=ENVIRONMENT_VARIABLES.get(name),
         shell_complete=None if name == "model" else _complete_ids,
     )
 
@@ -119,7 +124,8 @@ def _complete_ids(_ctx: click.Context, parameter: click.Parameter, incomplete: s
     return [CompletionItem(known) for known in ids if known.startswith(incomplete)]
 
 
-def _is_python_only(field: FieldInfo) -> bool:
+def is_python_only(field: FieldInfo) -> bool:
+    """Whether only Python can give the option, e.g. a function."""
     extra = field.json_schema_extra
     return isinstance(extra, dict) and bool(extra.get("python_only"))
 
@@ -134,7 +140,7 @@ def _option(name: str, field: FieldInfo) -> FieldOption:
         section=_section(name),
         help=_help(name, field),
         default=None,
-        envvar=_ENVIRONMENT_VARIABLES.get(name),
+        envvar=ENVIRONMENT_VARIABLES.get(name),
         show_envvar=True,
         shell_complete=_complete_ids if name == "environment" else None,
         **attributes,
@@ -249,7 +255,7 @@ def resume_command(ctx: click.Context, run_id: str) -> str:
     words = [
         word
         for parameter, name in _fields_of(ctx)
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE and name != "run_id"
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in ("run_id", "resume")
         for word in _words(parameter, ctx.params[name])
     ]
     return " ".join(["agentcompass run", *words, "--run-id", shlex.quote(run_id)])

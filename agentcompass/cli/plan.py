@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..records import RunRecord
-from ..spec.options import RunArguments
+from ..spec.options import RunArguments, RuntimeOptions
 from .report import facts_table
 from .table import Table, print_tables
 
@@ -26,7 +26,7 @@ def print_plan(planned: PlannedRun, record: RunRecord, arguments: RunArguments) 
         facts_table(record),
         Table(("", ""), list(_parameters(record))),
         Table(("", ""), list(_counts(planned))),
-        Table(("", ""), list(_limits(arguments))),
+        Table(("", ""), list(limits(arguments.task_concurrency, arguments))),
     )
 
 
@@ -55,17 +55,22 @@ def _counts(planned: PlannedRun) -> Iterator[tuple[str, str]]:
     yield "attempts", f"{planned.attempts} ({record.k} per task{order})"
     yield "kept", f"{planned.kept} finished before"
     yield "to run", str(planned.attempts - planned.kept)
+    if planned.images:
+        missing = len(planned.images_missing or ())
+        yield "images", f"{len(planned.images)}, {missing} of them not there yet"
+    if planned.max_output_tokens is not None:
+        yield "output tokens", f"at most {planned.max_output_tokens:,}"
+    if planned.max_output_cost_usd is not None:
+        yield "their cost", f"at most ${planned.max_output_cost_usd:,.2f}"
     yield "results", planned.folder
 
 
-def _limits(arguments: RunArguments) -> Iterator[tuple[str, str]]:
-    yield (
-        "at once",
-        f"{arguments.task_concurrency} tasks{_by_provider(arguments.provider_limits, 'sessions')}",
-    )
-    if arguments.env_open_qps:
-        yield "sessions opened", _by_provider(arguments.env_open_qps, "a second").removeprefix(", ")
-    deadline = arguments.timeout_seconds
+def limits(task_concurrency: int, runtime: RuntimeOptions) -> Iterator[tuple[str, str]]:
+    """Yield what bounds a run as rows of a table."""
+    yield "at once", f"{task_concurrency} tasks{_by_provider(runtime.provider_limits, 'sessions')}"
+    if runtime.env_open_qps:
+        yield "sessions opened", _by_provider(runtime.env_open_qps, "a second").removeprefix(", ")
+    deadline = runtime.timeout_seconds
     yield "deadline", "none" if deadline is None else f"{deadline:g} s"
 
 

@@ -59,7 +59,7 @@ def _draws(metrics: Metrics) -> Iterator[tuple[str, ...]]:
     """Yield pass@j and pass^j, which say nothing new for one attempt per task."""
     for name, values in (("pass@", metrics.pass_at), ("pass^", metrics.pass_hat)):
         for j, value in values.items():
-            yield (f"{name}{j}", _number(value), "", "", "")
+            yield (f"{name}{j}", number(value), "", "", "")
 
 
 def _categories_table(metrics: Metrics) -> Table:
@@ -68,26 +68,28 @@ def _categories_table(metrics: Metrics) -> Table:
     if more > 0:
         rows = [*rows[:_CATEGORIES_SHOWN], (f"{more} more in summary.md", "", "", "", "")]
     if rows:
-        rows.append(("mean of categories", _number(metrics.macro), "", "", ""))
+        rows.append(("mean of categories", number(metrics.macro), "", "", ""))
     return Table(("category", "value", "95% interval", "coverage", "bounds"), rows)
 
 
 def _row(name: str, estimate: Estimate) -> tuple[str, ...]:
     return (
         name,
-        _number(estimate.value),
-        _range(estimate.low, estimate.high),
+        number(estimate.value),
+        number_range(estimate.low, estimate.high),
         f"{estimate.evaluated}/{estimate.planned}",
-        _range(estimate.bound_low, estimate.bound_high),
+        number_range(estimate.bound_low, estimate.bound_high),
     )
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Show a number, or that there is none."""
     return _NONE if value is None else f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3e}"
 
 
-def _range(low: float | None, high: float | None) -> str:
-    return _NONE if low is None or high is None else f"[{_number(low)}, {_number(high)}]"
+def number_range(low: float | None, high: float | None) -> str:
+    """Show an interval, or that there is none."""
+    return _NONE if low is None or high is None else f"[{number(low)}, {number(high)}]"
 
 
 def total_line(metrics: Metrics, *, seconds: float | None = None) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -12,7 +11,9 @@ import msgspec
 from ..errors import ConfigError
 from ..records import RunRecord, RunStatus
 from ..store.scrub import Scrubber
+from .exit_codes import exit_code
 from .key_values import RULES
+from .masking import without_secrets
 from .options import FieldOption, given_values, resume_command, run_parameters, with_option_names
 from .terminal import print_json, print_note
 
@@ -90,11 +91,13 @@ def _plan(arguments: RunArguments, scrubber: Scrubber, *, as_json: bool) -> int:
     [planned] = plan(as_orchestration(arguments))
     if isinstance(planned, BrokenRequest):
         raise planned.error
-    document = _without_secrets(msgspec.to_builtins(planned), scrubber)
+    document = without_secrets(msgspec.to_builtins(planned), scrubber)
     if as_json:
         print_json(document)
     else:
         print_plan(planned, msgspec.convert(document["record"], RunRecord), arguments)
+        for remark in [*document["problems"], *document["warnings"]]:
+            print_note(remark)
     return 0
 
 
@@ -107,18 +110,11 @@ def _evaluate(ctx: click.Context, arguments: RunArguments, scrubber: Scrubber, *
     if isinstance(result.error, ConfigError):
         raise result.error
     if as_json:
-        print_json(_without_secrets(result.to_dict(), scrubber))
+        print_json(without_secrets(result.to_dict(), scrubber))
     else:
         _print_scores(result)
     _print_way_on(result, scrubber, resume_command(ctx, result.run_id))
-    if signal_number is not None:
-        return 128 + signal_number
-    return 0 if result.status is RunStatus.COMPLETED else 1
-
-
-def _without_secrets(value: dict[str, Any], scrubber: Scrubber) -> dict[str, Any]:
-    clean: dict[str, Any] = json.loads(scrubber.scrub_json(json.dumps(value).encode()))
-    return clean
+    return exit_code(result.status, signal_number)
 
 
 def _print_scores(result: RunResult) -> None:

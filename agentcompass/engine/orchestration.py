@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from inspect import iscoroutinefunction
+from pathlib import Path
 
 import anyio
 from anyio import to_thread
@@ -23,6 +24,7 @@ from .control import Controls, RunningRequest
 from .datasets import Datasets
 from .environment import close_environment
 from .extras import install_extras
+from .launch_file import LaunchFile
 from .limits import open_provider_settings
 from .live import LiveAttempts
 from .registry import BrokenComponentError, load_plugins
@@ -87,21 +89,39 @@ async def run_orchestration(
     """
     controls = controls or Controls()
     clock = clock or SystemClock()
-    runtime = spec.runtime
     started = clock.now()
-    results: dict[str, RunResult] = {}
     await to_thread.run_sync(load_structlog)
+    async with _open_shared(spec, requests, stop=stop, clock=clock) as shared:
+        with _placed(shared, requests, controls) as running:
+            controls.attach(shared, running)
+            try:
+                results = await _run_all(shared, spec, requests, running)
+            finally:
+                controls.detach()
+    return OrchestrationResult(
+        status=worst([result.status for result in results]),
+        requests=results,
+        seconds=clock.now() - started,
+    )
+
+
+@asynccontextmanager
+async def _open_shared(
+    spec: OrchestrationSpec,
+    requests: Sequence[ResolvedRequest | BrokenRequest],
+    *,
+    stop: StopControl,
+    clock: Clock,
+) -> AsyncIterator[Shared]:
+    runtime = spec.runtime
     async with (
         open_workers() as workers,
         open_progress(mode=runtime.progress, on_progress=runtime.on_progress, interval=wilson) as hub,
     ):
-        with (
-            open_provider_settings(
-                limits=runtime.provider_limits, open_qps=runtime.env_open_qps
-            ) as providers,
-            ExitStack() as places,
-        ):
-            shared = Shared(
+        with open_provider_settings(
+            limits=runtime.provider_limits, open_qps=runtime.env_open_qps
+        ) as providers:
+            yield Shared(
                 runtime=runtime,
                 schedule=Schedule(spec.task_concurrency),
                 providers=providers,
@@ -114,33 +134,59 @@ async def run_orchestration(
                 scrubber=Scrubber(_secrets(spec)),
                 clock=clock,
             )
-            running = {
-                request.name: _running(shared, request, order=order, places=places, controls=controls)
-                for order, request in enumerate(_resolved(requests))
-            }
-            controls.attach(shared, running)
 
-            async def run(request: ResolvedRequest | BrokenRequest) -> None:
-                if isinstance(request, BrokenRequest):
-                    result = _failed(request, clock)
-                else:
-                    result = await run_request(
-                        shared, request, folder=_folder(request), running=running[request.name]
-                    )
-                results[request.name] = result
-                await _tell(runtime.on_request_finished, result, stop)
 
-            try:
-                async with anyio.create_task_group() as root:
-                    for request in requests:
-                        root.start_soon(run, request)
-            finally:
-                controls.detach()
-    in_order = tuple(results[request.name] for request in requests)
-    return OrchestrationResult(
-        status=worst([result.status for result in in_order]),
-        requests=in_order,
-        seconds=clock.now() - started,
+@contextmanager
+def _placed(
+    shared: Shared, requests: Sequence[ResolvedRequest | BrokenRequest], controls: Controls
+) -> Iterator[dict[str, RunningRequest]]:
+    """Give every request its place in the schedule, in order, before any of them starts."""
+    with ExitStack() as places:
+        yield {
+            request.name: _running(shared, request, order=order, places=places, controls=controls)
+            for order, request in enumerate(_resolved(requests))
+        }
+
+
+async def _run_all(
+    shared: Shared,
+    spec: OrchestrationSpec,
+    requests: Sequence[ResolvedRequest | BrokenRequest],
+    running: Mapping[str, RunningRequest],
+) -> tuple[RunResult, ...]:
+    """Run every request in a task of its own; results are in order."""
+    results: dict[str, RunResult] = {}
+    file = _launch_file(spec, shared)
+
+    async def run(request: ResolvedRequest | BrokenRequest) -> None:
+        if isinstance(request, BrokenRequest):
+            result = _failed(request, shared.clock)
+        else:
+            result = await run_request(
+                shared, request, folder=_folder(request), running=running[request.name]
+            )
+        results[request.name] = result
+        await file.note(result)
+        await _tell(shared.runtime.on_request_finished, result, shared.stop)
+
+    await file.start()
+    try:
+        async with anyio.create_task_group() as root:
+            for request in requests:
+                root.start_soon(run, request)
+    finally:
+        await file.end()
+    return tuple(results[request.name] for request in requests)
+
+
+def _launch_file(spec: OrchestrationSpec, shared: Shared) -> LaunchFile:
+    names = [request.name for request in spec.requests]
+    return LaunchFile(
+        Path(spec.requests[0].output.results_dir),
+        name=spec.name,
+        requests=[] if names == [RUN_NAME] else names,  # a single run tells all by itself
+        scrubber=shared.scrubber,
+        clock=shared.clock,
     )
 
 

@@ -42,11 +42,11 @@ def test_complete_run_prints_its_scores(tmp_path: Path) -> None:
     assert (Path(run_dir) / "summary.md").is_file()
 
 
-def test_missing_data_is_exit_code_1_with_the_way_on(tmp_path: Path) -> None:
+def test_missing_data_is_exit_code_3_with_the_way_on(tmp_path: Path) -> None:
     """Failures are counted by error class, and the printed command resumes the run."""
     words = run(tmp_path, "mixed", *ODD_HARNESSES, "-b", "tasks=4", "--max-retries", "0")
     code, out, err = finish(start(*words, cwd=tmp_path))
-    assert code == 1
+    assert code == 3
     lines = [line.split() for line in out.splitlines()]
     assert ["HarnessError", "1"] in lines
     assert ["SessionOpenError", "1"] in lines
@@ -103,7 +103,7 @@ def test_key_is_nowhere(tmp_path: Path) -> None:
     secret = ["-m", "copy=sk-secret-1", "--model-api-key", "sk-secret-1"]
     more = [*ODD_HARNESSES, "-b", "tasks=4", "--max-retries", "0"]
     code, out, err = finish(start(*run(tmp_path, "mixed", "a-model", *secret, *more), cwd=tmp_path))
-    assert code == 1
+    assert code == 3
     assert "sk-secret-1" not in out + err
     assert '--model-api-key "$MODEL_API_KEY"' in err
     written = [path for path in (tmp_path / "results").rglob("*") if path.is_file()]
@@ -148,9 +148,9 @@ def test_signal_ends_a_run_that_hangs(tmp_path: Path, signals: list[signal.Signa
     assert "Traceback" not in err
 
 
-def test_deadline_of_the_run_is_exit_code_1(tmp_path: Path) -> None:
+def test_deadline_of_the_run_is_exit_code_4(tmp_path: Path) -> None:
     """A run that was cut by its own deadline has missing data."""
     arguments = run(tmp_path, "hang", *ODD_HARNESSES, "--timeout-seconds", "0.5")
     code, _, err = finish(start(*arguments, cwd=tmp_path))
-    assert code == 1
+    assert code == 4
     assert "timed_out; continue with:" in err

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from agentcompass.cli.key_values import RULES
 from agentcompass.cli.main import main
 from agentcompass.engine.registry import Kind, find_component
+from agentcompass.spec.fields import default_in_words, type_in_words
 from agentcompass.spec.options import (
     ConcurrencyOptions,
     ExecutionOptions,
@@ -133,7 +132,7 @@ def _arguments(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
         (
             f"`{name}`",
             _names(options[name]) if name in options else "",
-            _kind(field.annotation),
+            type_in_words(field.annotation),
             _default(field),
             _meaning(field),
         )
@@ -144,7 +143,7 @@ def _arguments(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
 
 def _fields(model: type[BaseModel]) -> Iterator[str]:
     rows = [
-        (f"`{name}`", _kind(field.annotation), _default(field), _meaning(field))
+        (f"`{name}`", type_in_words(field.annotation), _default(field), _meaning(field))
         for name, field in model.model_fields.items()
     ]
     yield from _table(("name", "type", "default", "meaning"), rows)
@@ -156,39 +155,9 @@ def _names(parameter: click.Parameter) -> str:
     return " ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
 
 
-def _kind(annotation: Any) -> str:
-    """Say what type a value has, in words of a person."""
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _kind(inner[0])
-    if origin in (Union, UnionType):
-        names = [_kind(part) for part in inner if part not in (type(None), SecretStr)]
-        return " or ".join(dict.fromkeys(names))
-    if origin is Literal:
-        return ", ".join(f"`{value}`" for value in inner)
-    if origin in (list, tuple):
-        return f"list of {_kind(inner[0])}s".replace("`s", "`")
-    if origin is dict:
-        return "mapping"
-    known = {"str": "text", "int": "whole number", "float": "number", "bool": "yes or no", "Path": "text"}
-    name = getattr(annotation, "__name__", "function")
-    return known.get(name, "function" if name == "Callable" else f"`{name}`")
-
-
 def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    match field.default:
-        case None | "" | [] | {}:
-            return ""
-        case bool(value):
-            return "yes" if value else "no"
-        case float(value):
-            return f"`{value:g}`"
-        case BaseModel() as value:
-            return f"`{value.id}`" if hasattr(value, "id") else ""
-        case value:
-            return f"`{value}`"
+    words = default_in_words(field)
+    return words if words in ("", "required", "yes", "no") else f"`{words}`"
 
 
 def _meaning(field: FieldInfo) -> str:

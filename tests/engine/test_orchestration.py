@@ -45,7 +45,7 @@ async def test_requests_have_their_own_folders_and_results(lab: Lab) -> None:
         result = await lab.orchestrate(spec(lab, {"name": "first"}, {"name": "second"}))
     assert [request.name for request in result.requests] == ["first", "second"]
     assert result.status is RunStatus.COMPLETED
-    assert sorted(path.name for path in lab.results_dir.iterdir()) == ["first", "second"]
+    assert sorted(path.name for path in lab.results_dir.iterdir()) == ["_launches", "first", "second"]
     assert result.request("second").metrics is not None
 
 
