@@ -33,6 +33,7 @@ from .protocols import (
     Grader,
     Harness,
     ImageBuild,
+    ImageEnvironment,
     Message,
     Model,
     Outcome,
@@ -76,6 +77,9 @@ from .spec.network import NetworkPolicy
 
 if TYPE_CHECKING:
     from .engine.api import async_launch, async_run_evaluation, launch, run_evaluation
+    from .engine.configuration import read_orchestration
+    from .engine.control import LaunchStatus
+    from .engine.handle import LaunchHandle, start_launch
     from .engine.registry import benchmark, environment, harness, recipe
     from .engine.result import Execution, OrchestrationResult, RunResult
     from .spec.orchestration import OrchestrationSpec, RunRequestSpec
@@ -99,6 +103,9 @@ __all__ = [
     "Harness",
     "HarnessError",
     "ImageBuild",
+    "ImageEnvironment",
+    "LaunchHandle",
+    "LaunchStatus",
     "Message",
     "Metrics",
     "Model",
@@ -154,13 +161,18 @@ __all__ = [
     "environment",
     "harness",
     "launch",
+    "read_orchestration",
     "recipe",
     "run_evaluation",
+    "start_launch",
 ]
 
 # Imported on first use: `import agentcompass` must not cost what pydantic and an event loop cost.
 _LAZY = {
     "engine.api": {"async_launch", "async_run_evaluation", "launch", "run_evaluation"},
+    "engine.configuration": {"read_orchestration"},
+    "engine.control": {"LaunchStatus"},
+    "engine.handle": {"LaunchHandle", "start_launch"},
     "engine.registry": {"benchmark", "environment", "harness", "recipe"},
     "engine.result": {"Execution", "OrchestrationResult", "RunResult"},
     "spec.orchestration": {"OrchestrationSpec", "RunRequestSpec"},

@@ -150,7 +150,7 @@ def test_signal_ends_a_run_that_hangs(tmp_path: Path, signals: list[signal.Signa
 
 def test_deadline_of_the_run_is_exit_code_4(tmp_path: Path) -> None:
     """A run that was cut by its own deadline has missing data."""
-    arguments = run(tmp_path, "hang", *ODD_HARNESSES, "--timeout-seconds", "0.5")
+    arguments = run(tmp_path, "hang", *ODD_HARNESSES, "--timeout-seconds", "1.5")
     code, _, err = finish(start(*arguments, cwd=tmp_path))
     assert code == 4
     assert "timed_out; continue with:" in err
