@@ -27,6 +27,9 @@ PUBLIC = [
     "Harness",
     "HarnessError",
     "ImageBuild",
+    "ImageEnvironment",
+    "LaunchHandle",
+    "LaunchStatus",
     "Message",
     "Metrics",
     "Model",
@@ -83,8 +86,10 @@ PUBLIC = [
     "environment",
     "harness",
     "launch",
+    "read_orchestration",
     "recipe",
     "run_evaluation",
+    "start_launch",
 ]
 
 

@@ -93,16 +93,14 @@ def test_environment_serves_a_program_as_the_agent(tmp_path: Path) -> None:
 
 
 def test_recipe_adapts_the_session(tmp_path: Path) -> None:
-    """The agent program sees the mirror that the recipe names, and the run says which recipes there were."""
+    """The agent program sees the mirror that the recipe names, and the run says which recipes applied."""
     question = {"question": "Which mirror?", "answer": "https://mirror.example/simple"}
     (tmp_path / "q.jsonl").write_text(json.dumps(question), "utf-8")
     words = ["jsonl", "command", "-b", "path=q.jsonl", "-H", "command=echo $PIP_INDEX_URL"]
     result = evaluate(tmp_path, *words, plugins=("package_mirror.py",))
     assert result["metrics"]["score"]["value"] == 1.0
-    assert json.loads(Path(result["paths"]["run_json"]).read_bytes())["recipes"] == [
-        "package_mirror",
-        "swebench",
-    ]
+    recipes = json.loads(Path(result["paths"]["run_json"]).read_bytes())["recipes"]
+    assert [recipe["id"] for recipe in recipes] == ["package_mirror"]
 
 
 def test_entry_point_of_a_package(tmp_path: Path) -> None:
