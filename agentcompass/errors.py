@@ -55,9 +55,8 @@ class UnknownComponentError(ConfigError):
     def __init__(self, kind: str, component_id: str, known: Iterable[str]) -> None:
         names = sorted(known)
         listing = ", ".join(names) or "none"
-        super().__init__(
-            f"unknown {kind} {component_id!r}{nearest(component_id, names)} (available: {listing})"
-        )
+        message = f"unknown {kind} {component_id!r}{nearest(component_id, names)} (available: {listing})"
+        super().__init__(message, findings=[Finding((kind,), message)])
         self.kind = kind
         self.component_id = component_id
         self.known = names

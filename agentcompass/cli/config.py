@@ -85,9 +85,17 @@ def _shown(value: Any) -> str:
     return "" if value in (None, "", [], {}) else str(value)
 
 
+def _complete_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    from ..engine.registry import component_ids
+
+    kind = ctx.params.get("kind")
+    ids = component_ids(cast("Kind", kind)) if kind in _KINDS else []
+    return [known for known in ids if known.startswith(incomplete)]
+
+
 @command.command("docs")
 @click.argument("kind", type=click.Choice([*_KINDS, "run", "launch", "request"]))
-@click.argument("component_id", metavar="[ID]", required=False)
+@click.argument("component_id", metavar="[ID]", required=False, shell_complete=_complete_ids)
 @click.option(
     "--plugin",
     "plugins",

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 def print_plans(spec: OrchestrationSpec, plans: Sequence[dict[str, Any]]) -> None:
     """
-    Print what the requests would do, and what cannot work.
+    Print the requests as resolved, what they would do, and what cannot work.
 
     Args:
         plans: Each a planned run as plain data, or a name with an error; without secrets.
     """
     good = [plan for plan in plans if "error" not in plan]
+    print_text(_as_yaml(spec))
     print_tables(
         Table(
             (
@@ -46,6 +47,15 @@ def print_plans(spec: OrchestrationSpec, plans: Sequence[dict[str, Any]]) -> Non
     for plan in plans:
         for line in _remarks(plan):
             print_note(f"{plan['name']}: {line}")
+
+
+def _as_yaml(spec: OrchestrationSpec) -> str:
+    """Write the specification out with defaults laid under each request; keys are masked."""
+    import yaml
+
+    return yaml.safe_dump(
+        spec.model_dump(mode="json", exclude_unset=True), sort_keys=False, allow_unicode=True, width=100
+    )
 
 
 def _plan_row(plan: dict[str, Any]) -> tuple[str, ...]:

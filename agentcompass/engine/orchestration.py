@@ -69,7 +69,8 @@ def _by_section(error: ConfigError) -> ConfigError:
     for path, text in error.findings:
         first, *rest = path
         section = str(first).removesuffix("_params")
-        findings.append(Finding((section, *rest), text))
+        own = ("model", section) if section.startswith("model_") else (section,)
+        findings.append(Finding((*own, *rest), text))
     return ConfigError(str(error), findings=findings)
 
 

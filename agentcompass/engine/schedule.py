@@ -121,9 +121,7 @@ class Place:
 
     async def take(self, borrower: object) -> None:
         """Take a slot for work to come."""
-        if self.state == "loading":
-            self.state = "feeding"
-            self.schedule.note_loaded(self)
+        self.state = "feeding"
         await self.schedule.take(self, borrower)
 
     async def finish_work(self, borrower: object) -> None:
@@ -199,13 +197,9 @@ class Schedule:
         self._loaded.discard(place)
         if place.state != "fed":
             place.state = "fed"
-            self.note_loaded(place)
+            self._loading.discard(place)
             self._admit()
-
-    def note_loaded(self, place: Place) -> None:
-        """Let later requests of the provider take slots."""
-        self._loading.discard(place)
-        self.grant()
+            self.grant()
 
     def is_behind_loading(self, place: Place) -> bool:
         """Whether an earlier request of the same provider is about to start."""
@@ -228,11 +222,13 @@ class Schedule:
 
     async def take(self, place: Place, borrower: object) -> None:
         """Wait until it is the place's turn to have a slot, and take it."""
+        self._loading.discard(place)
         if self._has_room and place.can_take:
             self._lend(place, borrower)
             return
         waiter = place.waiter = _Waiter(borrower)
         self._waiting.add(place)
+        self.grant()  # only now: what a request can take at once, later ones must not have taken before
         arrived = False
         try:
             await waiter.event.wait()

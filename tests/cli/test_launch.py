@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
-from .console import call
+from .console import ODD_HARNESSES, call, finish, start
 
 pytestmark = pytest.mark.slow
 
@@ -93,6 +94,7 @@ def test_plan_runs_nothing(file: Path, tmp_path: Path) -> None:
     result = call("launch", str(file), "--dry-run", "--task-concurrency", "3")
     assert result.exit_code == 0
     assert "6 attempts" in result.stdout
+    assert "- name: worst\n  benchmark:\n    id: fake\n    tasks: 3\n" in result.stdout
     assert "3 tasks" in result.stdout
     assert not (tmp_path / "results").exists()
 
@@ -126,7 +128,11 @@ requests:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("harness: oracle", "harness: orcle", "requests.0: unknown harness 'orcle'; did you mean 'oracle'"),
+        (
+            "harness: oracle",
+            "harness: orcle",
+            "launch.yaml:7: requests.0.harness: unknown harness 'orcle'; did you mean 'oracle'",
+        ),
         (
             "tasks: 3",
             "taks: 3",
@@ -167,3 +173,23 @@ def test_configuration_file_lies_under_the_launch(file: Path, tmp_path: Path) ->
     document = json.loads(call("launch", str(file), *options).stdout)
     assert document["task_concurrency"] == 5
     assert [request["tasks"] for request in document["requests"]] == [2, 2]
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_signal_keeps_and_sums_up_what_is_finished(tmp_path: Path, signals: int) -> None:
+    """Every request that had begun has its summary, and the file about the whole says how it ended."""
+    text = TWO.replace("{name: best, harness: oracle}", "{name: best, harness: hang}")
+    process = start("launch", str(write(tmp_path, text)), *ODD_HARNESSES, "--progress", "plain", cwd=tmp_path)
+    assert process.stderr is not None
+    while b"worst \xc2\xb7 completed" not in process.stderr.readline():
+        assert process.poll() is None
+    for _ in range(signals):
+        process.send_signal(signal.SIGINT)
+    code, out, err = finish(process)
+    assert code == 130, err
+    assert "worst    completed  0.000" in out
+    assert "best     cancelled" in out
+    assert "--resume" in err
+    [told] = (tmp_path / "results" / "_launches").glob("*.json")
+    assert json.loads(told.read_text())["status"] == "cancelled"
+    assert len(list((tmp_path / "results").glob("*/*/summary.md"))) == 2

@@ -178,5 +178,5 @@ def test_all_mistakes_of_all_requests_come_at_once(lab: Lab) -> None:
         resolve_all(wrong)
     first, second, third = str(caught.value).splitlines()
     assert first.startswith("requests.0.benchmark.taks: no such option; did you mean 'tasks'")
-    assert second.startswith("requests.1: unknown harness 'orcle'; did you mean 'oracle'")
+    assert second.startswith("requests.1.harness: unknown harness 'orcle'; did you mean 'oracle'")
     assert third.startswith("requests.2.environment.network_policy")
