@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("startup", "engine_overhead", "chat_client", "resume", "loop_lag", "sessions")
+SCRIPTS = ("startup", "engine_overhead", "many_requests", "chat_client", "resume", "loop_lag", "sessions")
 
 if __name__ == "__main__":
     for name in SCRIPTS:
