@@ -18,6 +18,7 @@ from ..metrics.intervals import wilson
 from ..progress.hub import open_progress
 from ..records import RunStatus
 from ..spec.orchestration import RUN_NAME, OrchestrationSpec
+from ..store.files import SYSTEM_FILES, Files
 from ..store.layout import namespace, slug
 from ..store.scrub import Scrubber
 from .control import Controls, RunningRequest
@@ -81,6 +82,7 @@ async def run_orchestration(
     stop: StopControl,
     controls: Controls | None = None,
     clock: Clock | None = None,
+    files: Files = SYSTEM_FILES,
 ) -> OrchestrationResult:
     """
     Run all requests under one task limit and one deadline, and return when everything has ended.
@@ -92,7 +94,7 @@ async def run_orchestration(
     clock = clock or SystemClock()
     started = clock.now()
     await to_thread.run_sync(load_structlog)
-    async with _open_shared(spec, requests, stop=stop, clock=clock) as shared:
+    async with _open_shared(spec, requests, stop=stop, clock=clock, files=files) as shared:
         with _placed(shared, requests, controls) as running:
             controls.attach(shared, running)
             try:
@@ -113,6 +115,7 @@ async def _open_shared(
     *,
     stop: StopControl,
     clock: Clock,
+    files: Files,
 ) -> AsyncIterator[Shared]:
     runtime = spec.runtime
     async with (
@@ -134,6 +137,7 @@ async def _open_shared(
                 hub=hub,
                 scrubber=Scrubber(_secrets(spec)),
                 clock=clock,
+                files=files,
             )
 
 

@@ -149,7 +149,7 @@ async def _open_files(
     shared: Shared, prepared: PreparedRequest, early: Sequence[bytes]
 ) -> AsyncIterator[RunStore]:
     """Open the store and, on top of it, the log, which begins with what was said before there was a file."""
-    async with open_store(prepared.run_dir, scrubber=shared.scrubber) as store:
+    async with open_store(prepared.run_dir, scrubber=shared.scrubber, files=shared.files) as store:
         for line in early:
             store.log_line(line)
         with _open_log(shared, prepared.request, store.log_line):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..clock import Clock
 from ..progress.hub import ProgressHub
 from ..spec.options import RuntimeOptions
+from ..store.files import Files
 from ..store.scrub import Scrubber
 from .datasets import Datasets
 from .limits import ProviderSettings
@@ -24,6 +25,7 @@ class Shared:
         schedule: ``task_concurrency``; the feeders borrow from it.
         lanes: By provider.
         deadline: On the event loop's clock.
+        files: The disk that run directories lie on.
     """
 
     runtime: RuntimeOptions
@@ -37,6 +39,7 @@ class Shared:
     hub: ProgressHub
     scrubber: Scrubber
     clock: Clock
+    files: Files
 
     def lane(self, provider: str) -> Lane:
         """Return where attempts queue up for sessions of a provider."""

@@ -25,9 +25,9 @@ from ..records import (
     TrialRecord,
 )
 from .encode import to_json, with_finite_numbers
-from .files import write_all, write_whole
+from .files import SYSTEM_FILES, Files, write_all, write_whole
 from .journal import Journal, encode_body, frame_line
-from .layout import SNAPSHOT_FILE, artifact_path, detail_path, run_paths, sync_dirs
+from .layout import SNAPSHOT_FILE, artifact_path, detail_path, run_paths
 from .scrub import Scrubber
 
 NO_ARTIFACTS: Mapping[str, bytes] = {}
@@ -60,23 +60,24 @@ class RunFiles:
         OSError: They cannot be opened.
     """
 
-    def __init__(self, run_dir: Path, *, scrubber: Scrubber) -> None:
+    def __init__(self, run_dir: Path, *, scrubber: Scrubber, files: Files) -> None:
         self.paths = run_paths(run_dir)
+        self._files = files
         self._scrubber = scrubber
         self._partial = f"{self.paths.run_dir}/.partial"
-        Path(self.paths.details).mkdir(exist_ok=True)
-        self._journal = Journal(self.paths.journal)
-        self._progress = _open_for_append(self.paths.progress)
-        self._log = _open_for_append(self.paths.log)
+        self._journal = Journal(self.paths.journal, files=files)  # fails if the directory is gone
+        files.make_dirs(self.paths.details)
+        self._progress = _open_for_append(files, self.paths.progress)
+        self._log = _open_for_append(files, self.paths.log)
         self.evidence_error: OSError | None = None
         """Why a detail or an artifact could not be written; its record was written all the same."""
-        sync_dirs(Path(self.paths.run_dir))
+        files.sync_dir(self.paths.run_dir)
 
     def close(self) -> None:
         """Close the files."""
         self._journal.close()
-        os.close(self._progress)
-        os.close(self._log)
+        self._files.close(self._progress)
+        self._files.close(self._log)
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -131,8 +132,8 @@ class RunFiles:
 
     def _write_artifact(self, path: str, content: bytes) -> None:
         target = f"{self.paths.run_dir}/{path}"
-        os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120 -- half the price
-        write_whole(target, self._scrubber.scrub_bytes(content), partial=self._partial)
+        self._files.make_dirs(os.path.dirname(target))  # noqa: PTH120 -- a Path costs more
+        write_whole(self._files, target, self._scrubber.scrub_bytes(content), partial=self._partial)
 
     def _write_detail(self, record: TrialRecord, detail: Detail, artifacts: dict[str, str]) -> str:
         path = detail_path(record.task_id, attempt=record.attempt, trial=record.trial)
@@ -140,7 +141,7 @@ class RunFiles:
             detail = msgspec.structs.replace(detail, artifacts=artifacts)
         keep = {record.task_id, *artifacts.values()}
         data = self._scrubber.scrub_json(to_json(detail), keep=keep)
-        write_whole(f"{self.paths.run_dir}/{path}", data, partial=self._partial)
+        write_whole(self._files, f"{self.paths.run_dir}/{path}", data, partial=self._partial)
         return path
 
     # --- progress and log -------------------------------------------------------------------------
@@ -152,7 +153,7 @@ class RunFiles:
         for descriptor, texts in ((self._progress, events), (self._log, log)):
             try:
                 if texts:
-                    write_all(descriptor, b"\n".join([*texts, b""]))
+                    write_all(self._files, descriptor, b"\n".join([*texts, b""]))
             except OSError:  # the journal meets the same trouble, and reports it
                 lost += len(texts)
         if lines.snapshot:
@@ -162,7 +163,8 @@ class RunFiles:
     def _write_snapshot(self, snapshot: ProgressSnapshot) -> None:
         data = self._scrubber.scrub_json(to_json(snapshot), keep={snapshot.request, snapshot.run_id})
         try:
-            write_whole(f"{self.paths.run_dir}/{SNAPSHOT_FILE}", data, partial=self._partial)
+            path = f"{self.paths.run_dir}/{SNAPSHOT_FILE}"
+            write_whole(self._files, path, data, partial=self._partial)
         except OSError:
             return  # the next one may succeed; the journal is what counts
 
@@ -178,17 +180,19 @@ class RunFiles:
         if Path(self.paths.run_json).exists():
             raise FileExistsError(17, "it is written once, when a run starts", self.paths.run_json)
         data = self._scrubber.scrub_json(to_json(record), keep=_identity(record))
-        _write_document(self.paths.run_json, data, partial=self._partial)
+        _write_document(self._files, self.paths.run_json, data, partial=self._partial)
 
     def write_final(self, metrics: Metrics, summary: str) -> None:
         """Write ``metrics.json`` and ``summary.md``."""
         keep = set(metrics.categories) | set(metrics.metrics)
         scrubbed = self._scrubber.scrub_json(to_json(metrics), keep=keep)
         text = self._scrubber.scrub_bytes(summary.encode("utf-8", "replace"))
-        write_scores(self.paths, scrubbed, text, partial=self._partial)
+        write_scores(self.paths, scrubbed, text, partial=self._partial, files=self._files)
 
 
-def write_scores(paths: RunPaths, metrics_json: bytes, summary: bytes, *, partial: str) -> None:
+def write_scores(
+    paths: RunPaths, metrics_json: bytes, summary: bytes, *, partial: str, files: Files = SYSTEM_FILES
+) -> None:
     """
     Write ``metrics.json`` and ``summary.md``, each whole or not at all.
 
@@ -198,12 +202,12 @@ def write_scores(paths: RunPaths, metrics_json: bytes, summary: bytes, *, partia
     Raises:
         OSError: One cannot be written.
     """
-    _write_document(paths.metrics, metrics_json, partial=partial)
-    write_whole(paths.summary, summary, partial=partial, durable=True)
+    _write_document(files, paths.metrics, metrics_json, partial=partial)
+    write_whole(files, paths.summary, summary, partial=partial, durable=True)
 
 
-def _write_document(path: str, data: bytes, *, partial: str) -> None:
-    write_whole(path, msgspec.json.format(data, indent=2) + b"\n", partial=partial, durable=True)
+def _write_document(files: Files, path: str, data: bytes, *, partial: str) -> None:
+    write_whole(files, path, msgspec.json.format(data, indent=2) + b"\n", partial=partial, durable=True)
 
 
 def _identity(record: RunRecord) -> set[str]:
@@ -213,10 +217,10 @@ def _identity(record: RunRecord) -> set[str]:
     return ids | {record.run_id, record.name, record.model.id, record.dataset_hash}
 
 
-def _open_for_append(path: str) -> int:
+def _open_for_append(files: Files, path: str) -> int:
     """Open a file of lines, ending the last one if a crash has torn it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    descriptor = files.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     size = os.fstat(descriptor).st_size
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        write_all(descriptor, b"\n")
+        write_all(files, descriptor, b"\n")
     return descriptor

@@ -19,16 +19,13 @@ import msgspec
 from ..errors import StoreError
 from ..records import JournalRecord, PlanRecord, TrialRecord
 from .encode import to_json, with_finite_numbers
-from .files import write_all
+from .files import SYSTEM_FILES, Files, write_all
 from .layout import JOURNAL_FILE
 
 _HEAD: Final = b'{"crc":"'
 _MIDDLE: Final = b'","record":'
 _BODY_START: Final = len(_HEAD) + 8 + len(_MIDDLE)
 _RECORDS: Final = msgspec.json.Decoder(TrialRecord | PlanRecord)
-
-# A file that is on disk has its size on disk too, so the cheaper call suffices where it exists.
-_sync = getattr(os, "fdatasync", os.fsync)
 
 
 # --- lines ----------------------------------------------------------------------------------------
@@ -138,8 +135,9 @@ class Journal:
     Opening it ends a line that a crash has torn, so that the next record is not glued to it.
     """
 
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    def __init__(self, path: str, *, files: Files = SYSTEM_FILES) -> None:
+        self._files = files
+        self._descriptor = files.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         self._end = os.fstat(self._descriptor).st_size
         if self._end and os.pread(self._descriptor, 1, self._end - 1) != b"\n":
             self.append(b"\n")
@@ -152,8 +150,8 @@ class Journal:
             OSError: They could not be written; what had been of them is cut off again.
         """
         try:
-            write_all(self._descriptor, lines)
-            _sync(self._descriptor)
+            write_all(self._files, self._descriptor, lines)
+            self._files.sync(self._descriptor)
             if os.fstat(self._descriptor).st_nlink == 0:
                 raise FileNotFoundError(errno.ENOENT, f"{JOURNAL_FILE} was deleted")
         except OSError:
@@ -163,10 +161,10 @@ class Journal:
 
     def _cut_back(self) -> None:
         try:
-            os.ftruncate(self._descriptor, self._end)
+            self._files.truncate(self._descriptor, self._end)
         except OSError:
             return  # the next one to open the journal ends the torn line
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._descriptor)
+        self._files.close(self._descriptor)

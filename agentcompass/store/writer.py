@@ -18,6 +18,7 @@ from anyio import to_thread
 from ..errors import StoreError
 from ..records import Detail, Metrics, PlanRecord, ProgressEvent, ProgressSnapshot, RunRecord, TrialRecord
 from .batch import NO_ARTIFACTS, Commit, Lines, RunFiles
+from .files import SYSTEM_FILES, Files
 from .scrub import Scrubber
 
 _IDLE_SECONDS = 1.0
@@ -211,18 +212,23 @@ class RunStore:
 
 
 @asynccontextmanager
-async def open_store(run_dir: Path, *, scrubber: Scrubber) -> AsyncIterator[RunStore]:
+async def open_store(
+    run_dir: Path, *, scrubber: Scrubber, files: Files = SYSTEM_FILES
+) -> AsyncIterator[RunStore]:
     """
     Open a run directory for writing; leaving the block writes everything that still waits.
+
+    Args:
+        files: The disk.
 
     Raises:
         StoreError: It cannot be opened.
     """
     try:
-        files = await to_thread.run_sync(partial(RunFiles, run_dir, scrubber=scrubber))
+        opened = await to_thread.run_sync(partial(RunFiles, run_dir, scrubber=scrubber, files=files))
     except OSError as error:
         raise StoreError(f"cannot write to {str(run_dir)!r}: {error.strerror}") from error
-    store = RunStore(files)
+    store = RunStore(opened)
     writing = anyio.CancelScope(shield=True)
     failure: Exception | None = None
     try:
@@ -237,6 +243,6 @@ async def open_store(run_dir: Path, *, scrubber: Scrubber) -> AsyncIterator[RunS
                 writing.deadline = anyio.current_time() + _DRAIN_SECONDS
     finally:
         if not writing.cancelled_caught:  # else an abandoned thread may still use them
-            files.close()
+            opened.close()
     if failure is not None:
         raise failure
