@@ -24,9 +24,10 @@ LAYERS = {
     "metrics": 3,
     "progress": 3,
     "engine": 4,
-    "cli": 5,
-    "__init__": 6,
-    "__main__": 6,
+    "selftest": 5,
+    "cli": 6,
+    "__init__": 7,
+    "__main__": 7,
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
