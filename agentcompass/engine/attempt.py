@@ -193,12 +193,14 @@ async def _record(
         verifier_output=dict(verdict.output) if verdict else {},
     )
     identity.live.now("waits for its record to be written")
-    with job.stop.shield():
+    with job.stop.shield() as finishing:
         if identity.finish_work is not None and not discarded:
             await identity.finish_work()
         record = await job.store.commit(
             record, detail, gathered.outcome.artifacts if gathered.outcome else {}
         )
+    if finishing.cancelled_caught:  # the grace period is over, and the record is not known to be on disk
+        raise job.store.give_up()
     job.emit(_finished_event(job, record))
     if record.failure:
         current_log().info(

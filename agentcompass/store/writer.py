@@ -41,8 +41,9 @@ class _Batch:
 class RunStore:
     """A run directory that is open for writing; made by ``open_store``."""
 
-    def __init__(self, files: RunFiles) -> None:
+    def __init__(self, files: RunFiles, writing: anyio.CancelScope) -> None:
         self._files = files
+        self._writing = writing
         self._thread = anyio.CapacityLimiter(1)
         self._batch = _Batch()
         self._wanted = anyio.Event()
@@ -129,6 +130,8 @@ class RunStore:
         await self._in_thread(partial(self._files.write_final, metrics, summary))
 
     async def _in_thread(self, write: Callable[[], None]) -> None:
+        if self._writing.cancel_called:
+            raise StoreError(self._refusal)
         try:
             await to_thread.run_sync(write, limiter=self._thread)
         except OSError as error:
@@ -156,10 +159,16 @@ class RunStore:
 
     # --- the writer -------------------------------------------------------------------------------
 
-    async def _run(self, scope: anyio.CancelScope) -> None:
+    def give_up(self) -> StoreError:
+        """Wait no longer for a disk that hangs: turn away everybody, and return what they are told."""
+        self._refuse("it does not answer")
+        self._writing.cancel()
+        return StoreError(self._refusal)
+
+    async def _run(self) -> None:
         """Write batches until closing, and then whatever is left, also when the run is cancelled."""
         try:
-            with scope:
+            with self._writing:
                 is_last = False
                 while not is_last:
                     with anyio.move_on_after(_IDLE_SECONDS):
@@ -177,7 +186,7 @@ class RunStore:
         lines = self._take_lines()
         try:
             if commits or lines:
-                # Abandoned only by the deadline of the drain: nothing else cancels the writer's scope.
+                # Abandoned only by `give_up` and the deadline of the drain: nothing else cancels the scope.
                 self.lost_lines += await to_thread.run_sync(
                     self._files.write, commits, lines or Lines(), limiter=self._thread, abandon_on_cancel=True
                 )
@@ -228,12 +237,12 @@ async def open_store(
         opened = await to_thread.run_sync(partial(RunFiles, run_dir, scrubber=scrubber, files=files))
     except OSError as error:
         raise StoreError(f"cannot write to {str(run_dir)!r}: {error.strerror}") from error
-    store = RunStore(opened)
     writing = anyio.CancelScope(shield=True)
+    store = RunStore(opened, writing)
     failure: Exception | None = None
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(store._run, writing)  # noqa: SLF001
+            group.start_soon(store._run)  # noqa: SLF001
             try:
                 yield store
             except Exception as error:  # noqa: BLE001  # raised below: the group would wrap it

@@ -25,6 +25,7 @@ from agentcompass.records import Metrics, PlanRecord, TrialRecord
 from agentcompass.spec.options import RunArguments
 from agentcompass.spec.orchestration import OrchestrationSpec, as_orchestration
 from agentcompass.spec.validation import validate
+from agentcompass.store.files import SYSTEM_FILES, Files
 from agentcompass.store.journal import read_journal
 
 CANARY = "sk-canary-0123456789"
@@ -84,11 +85,12 @@ class Lab:
         *,
         environment: FakeParams | None = None,
         needs_session: bool = False,
+        files: Files = SYSTEM_FILES,
         **options: Any,
     ) -> RunResult:
         """Run one request that is meant to leave things in disorder."""
         with self.registered(agent, environment or FakeParams(), needs_session=needs_session):
-            [request] = (await self.orchestrate(self._spec(options))).requests
+            [request] = (await self.orchestrate(self._spec(options), files=files)).requests
         return request
 
     def _spec(self, options: dict[str, Any]) -> OrchestrationSpec:
@@ -104,13 +106,13 @@ class Lab:
         return as_orchestration(validate(RunArguments, arguments))
 
     async def orchestrate(
-        self, spec: OrchestrationSpec, *, clock: Clock | None = None
+        self, spec: OrchestrationSpec, *, clock: Clock | None = None, files: Files = SYSTEM_FILES
     ) -> OrchestrationResult:
         """Run any specification; ``stop`` is set while it runs."""
         requests = await to_thread.run_sync(resolve_all, spec)
         self.stop = StopControl()
         return await run_orchestration(
-            spec, requests, stop=self.stop, clock=clock or ManualClock(jumping=True)
+            spec, requests, stop=self.stop, clock=clock or ManualClock(jumping=True), files=files
         )
 
     @contextmanager

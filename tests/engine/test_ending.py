@@ -5,13 +5,15 @@ from __future__ import annotations
 import anyio
 import anyio.to_thread
 import pytest
+import trio.testing
 
 from agentcompass.clock import ManualClock
 from agentcompass.engine.result import RunResult
 from agentcompass.environments.fake import FakeParams
 from agentcompass.errors import ModelUnavailableError, OutageError, StoreError
 from agentcompass.protocols import Outcome, Trial
-from agentcompass.records import OutcomeClass, RunStatus
+from agentcompass.records import OutcomeClass, ProgressEvent, RunStatus, TrialFinished
+from agentcompass.selftest.disk import Fault, FaultyDisk
 
 from .lab import RIGHT, Lab, trials
 
@@ -192,3 +194,37 @@ async def test_close_that_hangs_does_not_hang_the_stop(lab: Lab) -> None:
             benchmark_params={"tasks": 1},
         )
     assert result.status is RunStatus.CANCELLED
+
+
+NO_WAITING = pytest.mark.parametrize(
+    "anyio_backend", [("trio", {"clock": trio.testing.MockClock(autojump_threshold=0.05)})], ids=["trio"]
+)
+
+
+@NO_WAITING
+async def test_record_that_is_not_on_disk_in_time_is_not_told_as_finished(
+    lab: Lab, anyio_backend: object
+) -> None:
+    """When a record still hangs after the grace period of a stop, nobody hears of it; the error says why."""
+    disk = FaultyDisk(Fault(manner="hang", operation="sync", at=3))  # run.json, the plan, the first trial
+    told: list[str] = []
+
+    def note(event: ProgressEvent) -> None:
+        if isinstance(event, TrialFinished):
+            told.append(event.task_id)
+
+    async def agent(trial: Trial) -> Outcome:
+        if trial.task.id == "t0001":
+            await anyio.sleep(1)
+            assert lab.stop is not None
+            lab.stop.request()
+            lab.stop.request()
+        return RIGHT
+
+    with anyio.fail_after(7):
+        result = await lab.run_unchecked(agent, benchmark_params={"tasks": 2}, files=disk, on_progress=note)
+    disk.release()
+    assert told == []
+    assert isinstance(result.error, StoreError)
+    assert result.status is RunStatus.FAILED
+    assert f"run_id={result.run_id!r}" in str(result.error)
