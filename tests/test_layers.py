@@ -12,6 +12,7 @@ LAYERS = {
     "errors": 0,
     "_version": 0,
     "clock": 0,
+    "daemon": 0,
     "records": 1,
     "spec": 1,
     "logs": 1,

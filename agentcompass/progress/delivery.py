@@ -8,10 +8,10 @@ from inspect import isawaitable, iscoroutinefunction
 
 from anyio import Event, move_on_after
 
+from ..daemon import DaemonThread
 from ..logs import current_log
 from ..records import ProgressEvent
 from .backlog import Backlog
-from .daemon import DaemonThread
 from .mishaps import Mishaps
 
 OnProgress = Callable[[ProgressEvent], object | Awaitable[object]]

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from anyio import move_on_after
 
+from ..daemon import DaemonThread
 from ..logs import current_log
 from ..records import ProgressEvent
-from .daemon import DaemonThread
 from .display import Display
 from .mishaps import Mishaps
 from .tally import Tally

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-from anyio import to_thread
 
+from ..daemon import DaemonThread
 from ..errors import StoreError
 from ..records import Detail, Metrics, PlanRecord, ProgressEvent, ProgressSnapshot, RunRecord, TrialRecord
 from .batch import NO_ARTIFACTS, Commit, Lines, RunFiles
@@ -23,8 +23,8 @@ from .scrub import Scrubber
 
 _IDLE_SECONDS = 1.0
 """How long progress and log lines may wait for a batch to go with."""
-_DRAIN_SECONDS = 60.0
-"""How long writing the rest may take at the end; a disk that hangs for longer has failed."""
+_PATIENCE_SECONDS = 60.0
+"""How long a single file, or the rest at the end, may take; a disk that hangs for longer has failed."""
 MAX_PENDING_LINES = 100_000
 """More progress or log lines than this are not kept waiting; later ones are dropped."""
 
@@ -41,10 +41,10 @@ class _Batch:
 class RunStore:
     """A run directory that is open for writing; made by ``open_store``."""
 
-    def __init__(self, files: RunFiles, writing: anyio.CancelScope) -> None:
+    def __init__(self, files: RunFiles, thread: DaemonThread, writing: anyio.CancelScope) -> None:
         self._files = files
+        self._thread = thread
         self._writing = writing
-        self._thread = anyio.CapacityLimiter(1)
         self._batch = _Batch()
         self._wanted = anyio.Event()
         self._refusal = ""
@@ -133,9 +133,12 @@ class RunStore:
         if self._writing.cancel_called:
             raise StoreError(self._refusal)
         try:
-            await to_thread.run_sync(write, limiter=self._thread)
+            with anyio.move_on_after(_PATIENCE_SECONDS, shield=True) as waiting:
+                await self._thread.run(write)
         except OSError as error:
             raise StoreError(self._explain(error.strerror or str(error))) from error
+        if waiting.cancelled_caught:
+            raise self.give_up()
 
     # --- what may be lost -------------------------------------------------------------------------
 
@@ -187,8 +190,8 @@ class RunStore:
         try:
             if commits or lines:
                 # Abandoned only by `give_up` and the deadline of the drain: nothing else cancels the scope.
-                self.lost_lines += await to_thread.run_sync(
-                    self._files.write, commits, lines or Lines(), limiter=self._thread, abandon_on_cancel=True
+                self.lost_lines += await self._thread.run(
+                    partial(self._files.write, commits, lines or Lines())
                 )
             batch.is_written = not self._refusal
             if self._files.evidence_error is not None:
@@ -233,12 +236,10 @@ async def open_store(
     Raises:
         StoreError: It cannot be opened.
     """
-    try:
-        opened = await to_thread.run_sync(partial(RunFiles, run_dir, scrubber=scrubber, files=files))
-    except OSError as error:
-        raise StoreError(f"cannot write to {str(run_dir)!r}: {error.strerror}") from error
+    thread = DaemonThread("agentcompass store")
+    opened = await _open(thread, run_dir, scrubber=scrubber, files=files)
     writing = anyio.CancelScope(shield=True)
-    store = RunStore(opened, writing)
+    store = RunStore(opened, thread, writing)
     failure: Exception | None = None
     try:
         async with anyio.create_task_group() as group:
@@ -249,9 +250,21 @@ async def open_store(
                 failure = error
             finally:
                 store._close()  # noqa: SLF001
-                writing.deadline = anyio.current_time() + _DRAIN_SECONDS
+                writing.deadline = anyio.current_time() + _PATIENCE_SECONDS
     finally:
         if not writing.cancelled_caught:  # else an abandoned thread may still use them
             opened.close()
+        thread.stop()
     if failure is not None:
         raise failure
+
+
+async def _open(thread: DaemonThread, run_dir: Path, *, scrubber: Scrubber, files: Files) -> RunFiles:
+    try:
+        with anyio.move_on_after(_PATIENCE_SECONDS, shield=True):
+            return await thread.run(partial(RunFiles, run_dir, scrubber=scrubber, files=files))
+        reason = "it does not answer"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    thread.stop()
+    raise StoreError(f"cannot write to {str(run_dir)!r}: {reason}")

@@ -14,12 +14,13 @@ from anyio import to_thread
 
 from agentcompass.errors import StoreError
 from agentcompass.records import TrialRecord
+from agentcompass.selftest.disk import Fault, FaultyDisk
 from agentcompass.store.journal import read_journal
 from agentcompass.store.run import read_detail
 from agentcompass.store.scrub import Scrubber
 from agentcompass.store.writer import RunStore, open_store
 
-from .examples import detail, trial
+from .examples import detail, run_record, trial
 
 _COMMITS = """
 import resource, sys
@@ -227,6 +228,59 @@ async def test_a_disk_that_hangs_does_not_hang_the_run(tmp_path: Path, anyio_bac
 def _drain(pipe: Path, size: int) -> None:
     with pipe.open("rb") as file:
         assert len(file.read(size)) == size
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "anyio_backend", [("trio", {"clock": trio.testing.MockClock(autojump_threshold=0.02)})], ids=["trio"]
+)
+async def test_a_disk_that_hangs_on_a_single_file_is_given_up(tmp_path: Path, anyio_backend: object) -> None:
+    """After a minute it is an error, and nothing waits for that disk again."""
+    disk = FaultyDisk(Fault(manner="hang", operation="rename", at=1))
+    async with open_store(tmp_path, scrubber=Scrubber([]), files=disk) as store:
+        with pytest.raises(StoreError, match="does not answer"):
+            await store.write_run(run_record())
+        given_up = anyio.current_time()
+        for refused in (store.write_run(run_record()), store.commit(trial(), None)):
+            with pytest.raises(StoreError, match="does not answer"):
+                await refused
+    assert anyio.current_time() == given_up
+    disk.release()
+
+
+_HANGS = """
+import sys
+from pathlib import Path
+import anyio
+from agentcompass.selftest.disk import Fault, FaultyDisk
+from agentcompass.store.scrub import Scrubber
+from agentcompass.store.writer import open_store
+from tests.store.examples import trial
+
+async def main(run_dir):
+    disk = FaultyDisk(Fault(manner="hang", operation="sync", at=1))
+    opened = open_store(run_dir, scrubber=Scrubber([]), files=disk)
+    async with opened as store, anyio.create_task_group() as group:
+        group.start_soon(store.commit, trial(), None)
+        while not disk.hangs.is_set():
+            await anyio.sleep(0.01)
+        group.cancel_scope.cancel()
+        print(store.give_up())
+
+anyio.run(main, Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
+    """When the run is over the process ends, though its disk still has not answered."""
+    command = [sys.executable, "-c", _HANGS, str(tmp_path)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=15, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "does not answer" in done.stdout
 
 
 @pytest.mark.anyio

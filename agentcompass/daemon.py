@@ -1,5 +1,5 @@
 """
-One thread for work that may block for ever: a paused terminal, a callback that never returns.
+One thread for work that may block for ever: a paused terminal, a callback that never returns, a dead disk.
 
 Unlike a worker thread of the event loop it is a daemon, so that abandoning it never delays the exit of the
 process, and its jobs run in order.

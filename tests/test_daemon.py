@@ -5,7 +5,7 @@ import threading
 import anyio
 import pytest
 
-from agentcompass.progress.daemon import DaemonThread
+from agentcompass.daemon import DaemonThread
 
 pytestmark = pytest.mark.anyio
 
