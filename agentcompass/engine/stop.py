@@ -23,6 +23,7 @@ class StopControl:
 
     def __init__(self) -> None:
         self._grace_seconds = math.inf
+        self._work_deadline = math.inf
         self._work: set[anyio.CancelScope] = set()
         self._shields: set[anyio.CancelScope] = set()
         self.requested = False
@@ -43,6 +44,7 @@ class StopControl:
     @contextmanager
     def work(self, *, deadline: float = math.inf) -> Iterator[anyio.CancelScope]:
         """Enter a scope that a stop, or the deadline, cancels."""
+        self._work_deadline = min(self._work_deadline, deadline)
         with anyio.CancelScope(deadline=deadline) as scope:
             self._work.add(scope)
             try:
@@ -54,9 +56,14 @@ class StopControl:
 
     @contextmanager
     def shield(self) -> Iterator[anyio.CancelScope]:
-        """Finish the block even under cancellation, but within the grace period once a stop is requested."""
-        grace = self._grace_seconds
-        deadline = math.inf if grace == math.inf else anyio.current_time() + grace
+        """
+        Finish the block even under cancellation.
+
+        Once a stop is requested, or the work's deadline is over, it may take the grace period.
+        """
+        now = anyio.current_time()
+        after_work = max(now, self._work_deadline) + GRACE_SECONDS
+        deadline = min(now + self._grace_seconds, after_work)
         with anyio.CancelScope(shield=True, deadline=deadline) as scope:
             self._shields.add(scope)
             try:
