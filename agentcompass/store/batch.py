@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,21 +64,38 @@ class RunFiles:
     def __init__(self, run_dir: Path, *, scrubber: Scrubber, files: Files) -> None:
         self.paths = run_paths(run_dir)
         self._files = files
+        self._opened = ExitStack()
         self._scrubber = scrubber
         self._partial = f"{self.paths.run_dir}/.partial"
-        self._journal = Journal(self.paths.journal, files=files)  # fails if the directory is gone
-        files.make_dirs(self.paths.details)
-        self._progress = _open_for_append(files, self.paths.progress)
-        self._log = _open_for_append(files, self.paths.log)
         self.evidence_error: OSError | None = None
         """Why a detail or an artifact could not be written; its record was written all the same."""
-        files.sync_dir(self.paths.run_dir)
+        try:
+            self._open()
+        except OSError:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        self._journal = Journal(self.paths.journal, files=self._files)  # fails if the directory is gone
+        self._opened.callback(self._journal.close)
+        self._files.make_dirs(self.paths.details)
+        self._progress = self._open_for_append(self.paths.progress)
+        self._log = self._open_for_append(self.paths.log)
+        self._files.sync_dir(self.paths.run_dir)
+
+    def _open_for_append(self, path: str) -> int:
+        """Open a file of lines, ending the last one if a crash has torn it."""
+        descriptor = self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        self._opened.callback(self._files.close, descriptor)
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            write_all(self._files, descriptor, b"\n")
+        return descriptor
 
     def close(self) -> None:
-        """Close the files."""
-        self._journal.close()
-        self._files.close(self._progress)
-        self._files.close(self._log)
+        """Close the files; what had to be on disk is on disk by now, so that a failure costs nothing."""
+        with suppress(OSError):
+            self._opened.close()
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -215,12 +233,3 @@ def _identity(record: RunRecord) -> set[str]:
     components = (record.benchmark, record.harness, record.environment)
     ids = {component.id for component in components}
     return ids | {record.run_id, record.name, record.model.id, record.dataset_hash}
-
-
-def _open_for_append(files: Files, path: str) -> int:
-    """Open a file of lines, ending the last one if a crash has torn it."""
-    descriptor = files.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-    size = os.fstat(descriptor).st_size
-    if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        write_all(files, descriptor, b"\n")
-    return descriptor

@@ -139,8 +139,12 @@ class Journal:
         self._files = files
         self._descriptor = files.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         self._end = os.fstat(self._descriptor).st_size
-        if self._end and os.pread(self._descriptor, 1, self._end - 1) != b"\n":
-            self.append(b"\n")
+        try:
+            if self._end and os.pread(self._descriptor, 1, self._end - 1) != b"\n":
+                self.append(b"\n")
+        except OSError:
+            self.close()
+            raise
 
     def append(self, lines: bytes) -> None:
         """

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import anyio
+import psutil
 import pytest
 import trio.testing
 from anyio import to_thread
@@ -281,6 +282,29 @@ def test_a_disk_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "does not answer" in done.stdout
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("at", range(1, 9))
+async def test_a_store_that_cannot_be_opened_leaves_no_file_open(tmp_path: Path, at: int) -> None:
+    """Whatever fails on the way, also ending a torn line, is one error, and nothing stays open."""
+    await anyio.Path(tmp_path / "attempts.jsonl").write_bytes(b"torn")
+    descriptors = psutil.Process().num_fds()
+    disk = FaultyDisk(Fault(manner="for_good", at=at))
+    with pytest.raises(StoreError, match="No space left"):
+        async with open_store(tmp_path, scrubber=Scrubber([]), files=disk) as store:
+            await store.write_run(run_record())
+    assert len(os.listdir("/proc/self/fd")) == descriptors  # noqa: PTH208
+
+
+@pytest.mark.anyio
+async def test_a_failure_to_close_is_no_failure_of_the_run(tmp_path: Path) -> None:
+    """Some network file systems report trouble only then; what was acknowledged was synced before."""
+    disk = FaultyDisk(Fault(manner="for_good", operation="close", at=1))
+    async with open_store(tmp_path, scrubber=Scrubber([]), files=disk) as store:
+        await store.commit(trial(), None)
+    assert disk.operations.count("close") == 3
+    assert await to_thread.run_sync(_records, tmp_path) == [trial()]
 
 
 @pytest.mark.anyio
