@@ -19,9 +19,10 @@ from ..clock import Clock, utc_text
 from ..errors import CompassError, ConfigError
 from ..protocols import Environment, ImageEnvironment
 from ..records import PlanRecord, RunPaths, RunRecord
+from ..spec.options import ExecutionOptions
 from ..store.layout import check_run_id, reserve_run_dir, run_paths
 from ..store.lock import RunLock, lock_run_dir
-from ..store.run import LoadedRun, find_run, load_run
+from ..store.run import LoadedRun, find_run, load_run, readable_runs
 from .datasets import Dataset, Datasets
 from .loading import PlannedTask, select_tasks
 from .plans import applied_recipes, plan_of
@@ -153,16 +154,36 @@ _Loaded = tuple[list[PlannedTask], Dataset]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An earlier session of the run, or an earlier run to reuse."""
+class Past:
+    """A run on disk and what its journal says."""
 
     run: LoadedRun
     history: History
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """
+    What there is to start from.
+
+    Args:
+        own: An earlier session of the same run.
+        reused: The run that attempts are copied from.
+    """
+
+    own: Past | None = None
+    reused: Past | None = None
+
+    @property
+    def kept_from(self) -> str:
+        """The id of the run that attempts are kept from; empty if there is none."""
+        past = self.reused or self.own
+        return past.run.run_dir.name if past else ""
+
+
 async def load_and_look_back(
     request: ResolvedRequest, folder: str, datasets: Datasets
-) -> tuple[_Loaded, Found | None]:
+) -> tuple[_Loaded, Found]:
     """Load the tasks in a worker process and read what exists in a thread, at the same time."""
     loaded: list[_Loaded] = []
     failures: list[CompassError] = []
@@ -174,7 +195,7 @@ async def load_and_look_back(
             failures.append(error)
             scope.cancel()
 
-    found = None
+    found = _Found()
     async with anyio.create_task_group() as group:
         group.start_soon(load, group.cancel_scope)
         try:
@@ -263,54 +284,69 @@ def _facts(environment: Environment) -> dict[str, str]:
     return {str(name): str(value) for name, value in facts.items()}
 
 
-def _look_back(request: ResolvedRequest, folder: str) -> Found | None:
+def _look_back(request: ResolvedRequest, folder: str) -> Found:
     """Read what an earlier session of the run, or the run to reuse, has on disk; blocks."""
     execution = request.execution
     namespace_dir = Path(request.output.results_dir, folder)
+    own = _own(namespace_dir, execution)
+    reuses = execution.reuse or execution.reuse_run_id is not None
+    if not reuses or (own is not None and own.history.begun):
+        return Found(own)
+    return Found(own, _reusable(namespace_dir, execution.reuse_run_id))
+
+
+def _own(namespace_dir: Path, execution: ExecutionOptions) -> Past | None:
     if execution.resume:
-        latest = find_run(namespace_dir, None)
-        return None if latest is None else _read(latest)
+        latest = next(readable_runs(namespace_dir), None)
+        return latest and _read(latest)
     if execution.run_id is not None:
         check_run_id(execution.run_id)
         run_dir = namespace_dir / execution.run_id
         if (run_dir / "run.json").exists():
             return _read(load_run(run_dir))
-        if not execution.reuse and execution.reuse_run_id is None:
-            return None
-    run = find_run(namespace_dir, execution.reuse_run_id)
-    return None if run is None else _read(run)
+    return None
 
 
-def _read(run: LoadedRun) -> Found:
-    return Found(run, read_history(run))
+def _reusable(namespace_dir: Path, run_id: str | None) -> Past | None:
+    """Find the run to reuse; the newest one that did more than copying, if none is named."""
+    if run_id is not None:
+        return _read(find_run(namespace_dir, run_id))
+    pasts = (_read(run) for run in readable_runs(namespace_dir))
+    return next((past for past in pasts if past.history.begun), None)
+
+
+def _read(run: LoadedRun) -> Past:
+    return Past(run, read_history(run))
 
 
 def background_of(
-    found: Found | None, request: ResolvedRequest, tasks: list[PlannedTask], record: RunRecord
+    found: Found, request: ResolvedRequest, tasks: list[PlannedTask], record: RunRecord
 ) -> Background:
     """Decide what is kept, and refuse what does not fit."""
-    if found is None:
-        return Background()
+    own, reused = found.own, found.reused
     execution = request.execution
-    resumes = execution.resume or found.run.run_dir.name == execution.run_id
-    attempts = found.history.attempts
-    if resumes or execution.reuse != "force":
-        what = f"run {found.run.run_dir.name!r}"
-        way_out = (
-            f"leave {'resume' if execution.resume else 'run_id'} out to start a new run"
-            if resumes
-            else 'leave reuse out, or set reuse="force" to keep what still fits'
-        )
-        require_compatible(found.run.record, record, what=what, way_out=way_out)
-        require_same_tasks(tasks, attempts, what=what, way_out=way_out)
-    if resumes:
-        return Background(
-            resumed=found.run.run_dir,
-            earlier=attempts,
-            earlier_plan=found.history.plan,
-            journal_bytes=found.history.journal_bytes,
-        )
-    return Background(earlier=worth_copying(attempts, tasks, k=record.k), reused=found.run)
+    if own is not None:
+        way_out = f"leave {'resume' if execution.resume else 'run_id'} out to start a new run"
+        _require_same(own, tasks, record, way_out=way_out)
+    if reused is not None and execution.reuse != "force":
+        way_out = 'leave reuse out, or set reuse="force" to keep what still fits'
+        _require_same(reused, tasks, record, way_out=way_out)
+    earlier = own.history.attempts if own else {}
+    if reused is not None:
+        earlier = worth_copying(reused.history.attempts, tasks, k=record.k)
+    return Background(
+        resumed=own.run.run_dir if own else None,
+        earlier=earlier,
+        earlier_plan=own.history.plan if own else None,
+        journal_bytes=own.history.journal_bytes if own else 0,
+        reused=reused.run if reused else None,
+    )
+
+
+def _require_same(past: Past, tasks: list[PlannedTask], record: RunRecord, *, way_out: str) -> None:
+    what = f"run {past.run.run_dir.name!r}"
+    require_compatible(past.run.record, record, what=what, way_out=way_out)
+    require_same_tasks(tasks, past.history.attempts, what=what, way_out=way_out)
 
 
 def _run_dir(request: ResolvedRequest, folder: str, background: Background) -> Path:

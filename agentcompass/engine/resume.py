@@ -51,11 +51,13 @@ class History:
     Args:
         attempts: What exists, by task id and attempt.
         plan: What the run was last meant to cover.
+        begun: Whether the run got as far as its own work; until then it may be copying that of another run.
         journal_bytes: How long the journal was.
     """
 
     attempts: dict[tuple[str, int], Earlier]
     plan: PlanRecord | None
+    begun: bool
     journal_bytes: int
 
 
@@ -67,14 +69,15 @@ def read_history(run: LoadedRun) -> History:
     """
     journal_bytes = run.journal_bytes()
     attempts: dict[tuple[str, int], Earlier] = {}
-    plan = None
+    plan, begun = None, False
     for record in run.journal():
         if isinstance(record, PlanRecord):
-            plan = record
+            plan, begun = record, True
         else:
+            begun = begun or not record.reused_from
             key = (record.task_id, record.attempt)
             attempts[key] = _with_trial(attempts.get(key), record)
-    return History(attempts, plan, journal_bytes)
+    return History(attempts, plan, begun, journal_bytes)
 
 
 def _with_trial(before: Earlier | None, trial: TrialRecord) -> Earlier:

@@ -88,7 +88,7 @@ async def survey(request: ResolvedRequest, *, folder: str, datasets: Datasets, c
         tasks=len(tasks),
         attempts=attempts,
         kept=done,
-        kept_from="" if found is None else found.run.run_dir.name,
+        kept_from=found.kept_from,
         folder=str(Path(request.output.results_dir, folder)),
         images=images,
         images_missing=await _missing(request, images),

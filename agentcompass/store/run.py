@@ -56,30 +56,31 @@ def load_run(run_dir: Path) -> LoadedRun:
     return LoadedRun(run_dir=run_dir, record=record)
 
 
-def find_run(namespace_dir: Path, run_id: str | None) -> LoadedRun | None:
+def find_run(namespace_dir: Path, run_id: str) -> LoadedRun:
     """
     Find a run among those of a namespace; blocks.
 
-    Args:
-        run_id: None for the newest one that can be read.
+    Raises:
+        ConfigError: It does not exist or cannot be read.
+    """
+    check_run_id(run_id)
+    if not (namespace_dir / run_id).is_dir():
+        raise ConfigError(_no_such_run(namespace_dir, run_id))
+    return load_run(namespace_dir / run_id)
 
-    Returns:
-        The run; None when the newest is wanted and there is none.
+
+def readable_runs(namespace_dir: Path) -> Iterator[LoadedRun]:
+    """
+    Yield the runs of a namespace that can be read, the newest first; blocks.
 
     Raises:
-        ConfigError: The run asked for does not exist or cannot be read.
+        ConfigError: The folder cannot be read.
     """
-    if run_id is not None:
-        check_run_id(run_id)
-        if not (namespace_dir / run_id).is_dir():
-            raise ConfigError(_no_such_run(namespace_dir, run_id))
-        return load_run(namespace_dir / run_id)
     for name in sorted(_run_ids(namespace_dir), reverse=True):
         try:
-            return load_run(namespace_dir / name)
+            yield load_run(namespace_dir / name)
         except ConfigError:
             continue  # damaged or never started: an older one will do
-    return None
 
 
 def _run_ids(namespace_dir: Path) -> list[str]:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from agentcompass.engine.result import RunResult
-from agentcompass.errors import ConfigError, HarnessError, SessionOpenError
+from agentcompass.errors import ConfigError, HarnessError, SessionOpenError, StoreError
 from agentcompass.protocols import Outcome, Trial
 from agentcompass.records import RunStatus
+from agentcompass.selftest.disk import Fault, FaultyDisk
 
 from .lab import RIGHT, WRONG, Lab, answer_right, plans, trials
 
@@ -181,6 +182,21 @@ async def test_reuse_of_a_named_run(lab: Lab) -> None:
 async def test_reuse_without_an_earlier_run_starts_fresh(lab: Lab) -> None:
     """A script with ``reuse=True`` works the first time too."""
     assert (await lab.run(reuse=True)).status is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize("run_id", [None, "second"])
+async def test_reuse_that_died_while_copying_is_no_earlier_run(lab: Lab, run_id: str | None) -> None:
+    """When a new run dies before it has copied all, the next start copies from where there is something."""
+    options: dict[str, Any] = {"benchmark_params": {"tasks": 4}, "reuse": True, "run_id": run_id}
+    await lab.run(benchmark_params={"tasks": 4}, run_id="first")
+    disk = FaultyDisk(Fault(manner="torn", operation="write", at=2))  # run.json, then all copies at once
+    died = await lab.run_unchecked(answer_right, files=disk, **options)
+    assert isinstance(died.error, StoreError)
+    agent = Counting()
+    again = await lab.run(agent, resumable=False, **options)
+    assert not agent.executed
+    assert again.status is RunStatus.COMPLETED
+    assert len({trial.task_id for trial in trials(again)}) == 4
 
 
 async def test_damage_costs_at_most_its_own_trial(lab: Lab) -> None:

@@ -9,7 +9,7 @@ from agentcompass.errors import ConfigError
 from agentcompass.records import Detail, TrialRecord
 from agentcompass.store.encode import to_json
 from agentcompass.store.journal import encode_line
-from agentcompass.store.run import find_run, load_run, read_detail
+from agentcompass.store.run import find_run, load_run, read_detail, readable_runs
 
 from .examples import detail, run_record, trial
 
@@ -76,14 +76,13 @@ def test_the_newest_readable_run_is_found(tmp_path: Path) -> None:
         _make_run(tmp_path, run_id)
     damaged = _make_run(tmp_path, "20250103T000000Z-aaaaaaaa")
     (damaged / "run.json").write_bytes(b"{")
-    found = find_run(tmp_path, None)
-    assert found is not None
-    assert found.run_dir.name == "20250102T000000Z-aaaaaaaa"
+    found = [run.run_dir.name for run in readable_runs(tmp_path)]
+    assert found == ["20250102T000000Z-aaaaaaaa", "20250101T000000Z-aaaaaaaa"]
 
 
 def test_no_run_at_all_is_no_error_when_the_newest_is_wanted(tmp_path: Path) -> None:
     """The first run of a combination has nothing to reuse."""
-    assert find_run(tmp_path / "never", None) is None
+    assert list(readable_runs(tmp_path / "never")) == []
 
 
 def test_a_run_that_does_not_exist_is_answered_with_those_that_do(tmp_path: Path) -> None:
