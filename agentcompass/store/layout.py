@@ -30,7 +30,7 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9._-]+")
 _LOOKS_HASHED = re.compile(rf"-[0-9a-f]{{{_HASH_DIGITS}}}$")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-_BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
+_DIGITS = "234567abcdefghijklmnopqrstuvwxyz"  # in the order of their codes
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -178,8 +178,10 @@ def _refuse_results(run_dir: Path) -> None:
 
 def _new_run_id() -> str:
     """Make an id whose alphabetical order is the order of time."""
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    return f"{stamp}-{''.join(secrets.choice(_BASE32) for _ in range(8))}"
+    now = time.time_ns()
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now // 10**9))
+    high, low = divmod(now // 10**6 % 1000, len(_DIGITS))
+    return f"{stamp}-{_DIGITS[high]}{_DIGITS[low]}{''.join(secrets.choice(_DIGITS) for _ in range(6))}"
 
 
 def sync_dirs(*directories: Path) -> None:

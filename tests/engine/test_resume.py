@@ -188,7 +188,7 @@ async def test_reuse_without_an_earlier_run_starts_fresh(lab: Lab) -> None:
 async def test_reuse_that_died_while_copying_is_no_earlier_run(lab: Lab, run_id: str | None) -> None:
     """When a new run dies before it has copied all, the next start copies from where there is something."""
     options: dict[str, Any] = {"benchmark_params": {"tasks": 4}, "reuse": True, "run_id": run_id}
-    await lab.run(benchmark_params={"tasks": 4}, run_id="first")
+    await lab.run(benchmark_params={"tasks": 4})
     disk = FaultyDisk(Fault(manner="torn", operation="write", at=2))  # run.json, then all copies at once
     died = await lab.run_unchecked(answer_right, files=disk, **options)
     assert isinstance(died.error, StoreError)

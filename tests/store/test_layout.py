@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import unicodedata
 from pathlib import Path
 
@@ -123,6 +124,17 @@ def test_processes_that_start_in_the_same_second_get_different_runs(tmp_path: Pa
     run_dirs = {process.communicate()[0].strip() for process in processes}
     assert len(run_dirs) == 5
     assert all(Path(run_dir).is_dir() for run_dir in run_dirs)
+
+
+def test_runs_of_one_second_sort_by_time(tmp_path: Path) -> None:
+    """The latest run is the last one by name, also among runs a few milliseconds apart."""
+    names = []
+    for _ in range(20):
+        names.append(reserve_run_dir(tmp_path, "demo").name)
+        millisecond = time.time_ns() // 10**6
+        while time.time_ns() // 10**6 == millisecond:
+            pass
+    assert names == sorted(names)
 
 
 def test_a_given_run_id_is_never_taken_twice(tmp_path: Path) -> None:
