@@ -16,7 +16,7 @@ from ..clock import Clock, utc_text
 from ..logs import current_log
 from ..records import RunStatus
 from ..store.encode import to_json
-from ..store.files import write_whole
+from ..store.files import Files, write_whole
 from ..store.layout import slug
 from ..store.scrub import Scrubber
 from .result import RunResult, worst
@@ -24,6 +24,8 @@ from .result import RunResult, worst
 FOLDER = "_launches"
 """No request can have this name: those of their folders begin with a letter or a digit."""
 _PAUSE_SECONDS = 1.0
+_WRITE_SECONDS = 5.0
+"""A disk that takes longer hangs; no launch waits for this file."""
 
 
 class RequestEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +62,14 @@ class LaunchFile:
     """
 
     def __init__(
-        self, results_dir: Path, *, name: str, requests: Sequence[str], scrubber: Scrubber, clock: Clock
+        self,
+        results_dir: Path,
+        *,
+        name: str,
+        requests: Sequence[str],
+        scrubber: Scrubber,
+        clock: Clock,
+        files: Files,
     ) -> None:
         self._folder = results_dir / FOLDER
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(clock.wall()))
@@ -70,6 +79,7 @@ class LaunchFile:
         self._ended: dict[str, RequestEntry] = {}
         self._scrubber = scrubber
         self._clock = clock
+        self._files = files
         self._started_at = utc_text(clock.wall())
         self._written = float("-inf")
 
@@ -109,13 +119,13 @@ class LaunchFile:
             ],
         )
         data = self._scrubber.scrub_json(to_json(entry))
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(self._put, data)
+        with anyio.move_on_after(_WRITE_SECONDS, shield=True):
+            await to_thread.run_sync(self._put, data, abandon_on_cancel=True)
 
     def _put(self, data: bytes) -> None:
         """Write the file; the runs' own files matter more, so that a failure here is told and no more."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            write_whole(str(self._path), data, partial=f"{self._path}.{os.getpid()}.partial")
+            self._files.make_dirs(str(self._folder))
+            write_whole(self._files, str(self._path), data, partial=f"{self._path}.{os.getpid()}.partial")
         except OSError as error:
             current_log().warning("launch_file_not_written", path=str(self._path), error=str(error))

@@ -195,7 +195,7 @@ async def load_and_look_back(
             failures.append(error)
             scope.cancel()
 
-    found = _Found()
+    found = Found()
     async with anyio.create_task_group() as group:
         group.start_soon(load, group.cancel_scope)
         try:
@@ -298,7 +298,7 @@ def _look_back(request: ResolvedRequest, folder: str) -> Found:
 def _own(namespace_dir: Path, execution: ExecutionOptions) -> Past | None:
     if execution.resume:
         latest = next(readable_runs(namespace_dir), None)
-        return latest and _read(latest)
+        return None if latest is None else _read(latest)
     if execution.run_id is not None:
         check_run_id(execution.run_id)
         run_dir = namespace_dir / execution.run_id
