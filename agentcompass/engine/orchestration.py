@@ -36,6 +36,7 @@ from .schedule import Schedule
 from .shared import Shared
 from .stop import RequestStop, StopControl
 from .survey import PlannedRun, survey
+from .watchdog import watch_loop
 from .workers import open_workers
 
 
@@ -121,6 +122,7 @@ async def _open_shared(
     async with (
         open_workers() as workers,
         open_progress(mode=runtime.progress, on_progress=runtime.on_progress, interval=wilson) as hub,
+        watch_loop() as watch,
     ):
         with open_provider_settings(
             limits=runtime.provider_limits, open_qps=runtime.env_open_qps
@@ -138,6 +140,7 @@ async def _open_shared(
                 scrubber=Scrubber(_secrets(spec)),
                 clock=clock,
                 files=files,
+                watch=watch,
             )
 
 
@@ -192,6 +195,7 @@ def _launch_file(spec: OrchestrationSpec, shared: Shared) -> LaunchFile:
         requests=[] if names == [RUN_NAME] else names,  # a single run tells all by itself
         scrubber=shared.scrubber,
         clock=shared.clock,
+        files=shared.files,
     )
 
 

@@ -152,7 +152,7 @@ async def _open_files(
     async with open_store(prepared.run_dir, scrubber=shared.scrubber, files=shared.files) as store:
         for line in early:
             store.log_line(line)
-        with _open_log(shared, prepared.request, store.log_line):
+        with _open_log(shared, prepared.request, store.log_line), shared.watch.reporting():
             if not prepared.background.resumes:
                 await store.write_run(prepared.record)
             yield store
@@ -335,7 +335,13 @@ async def _sum_up(shared: Shared, prepared: PreparedRequest, store: RunStore, co
     )
     _publish(shared, store, course, event)
     _save_snapshot(shared, store, event.request)
-    current_log().info("run_finished", status=event.status, value=event.value, seconds=event.seconds)
+    current_log().info(
+        "run_finished",
+        status=event.status,
+        value=event.value,
+        seconds=event.seconds,
+        loop_lag_worst_seconds=round(shared.watch.worst_seconds, 3),
+    )
 
 
 def fold_journal(path: str) -> Metrics:

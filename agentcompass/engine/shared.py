@@ -13,6 +13,7 @@ from .datasets import Datasets
 from .limits import ProviderSettings
 from .schedule import Lane, Schedule
 from .stop import StopControl
+from .watchdog import LoopWatch
 from .workers import WorkerPool
 
 
@@ -26,6 +27,7 @@ class Shared:
         lanes: By provider.
         deadline: On the event loop's clock.
         files: The disk that run directories lie on.
+        watch: Knows for how long the event loop has stood still.
     """
 
     runtime: RuntimeOptions
@@ -40,6 +42,7 @@ class Shared:
     scrubber: Scrubber
     clock: Clock
     files: Files
+    watch: LoopWatch
 
     def lane(self, provider: str) -> Lane:
         """Return where attempts queue up for sessions of a provider."""
