@@ -70,14 +70,20 @@ async def serve_controls(run_dir: Path, controls: Controls, *, request: str) -> 
             with anyio.move_on_after(_IDLE_SECONDS), suppress(anyio.BrokenResourceError, OSError):
                 await _answer(stream, controls, request)
 
+    failure = None
     try:
         async with listener, anyio.create_task_group() as group:
             group.start_soon(listener.serve, answer)
-            yield
+            try:
+                yield
+            except Exception as error:  # noqa: BLE001  # raised below: the task group would wrap it
+                failure = error
             group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(_remove, run_dir / SOCKET_FILE)
+    if failure is not None:
+        raise failure
 
 
 def _address(run_dir: Path, directory: int) -> str:
