@@ -424,6 +424,11 @@ class Trial(Protocol):
         """The reference solution; None unless the harness is a control with ``sees_reference``."""
         ...
 
+    @property
+    def hidden(self) -> Mapping[str, Any]:
+        """What only the verifier may read; empty unless the harness is a control with ``sees_reference``."""
+        ...
+
 
 class Harness(Protocol):
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -168,6 +168,7 @@ class TrialContext:
     seed: int
     trajectory: Trajectory
     reference: str | None
+    hidden: Mapping[str, Any]
     open_session: Session | None
     metered_model: Model | None
 

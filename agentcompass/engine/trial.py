@@ -70,6 +70,7 @@ def _context(
         seed=attempt_seed(job.execution.seed, task.id, attempt),
         trajectory=gathered,
         reference=task.reference if parts.sees_reference else None,
+        hidden=task.hidden if parts.sees_reference else {},
         open_session=session if parts.needs_session else None,
         metered_model=MeteredModel(job.model, gathered) if job.model and parts.needs_model else None,
     )

@@ -114,7 +114,7 @@ async def test_hidden_fields_reach_no_agent(lab: Lab) -> None:
     seen: list[str] = []
 
     async def agent(trial: Trial) -> Outcome:
-        found = [repr(trial.task), repr(trial.reference), repr(trial.session)]
+        found = [repr(trial.task), repr(trial.reference), repr(trial.hidden), repr(trial.session)]
         seen.extend(found)
         return RIGHT
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from agentcompass.protocols import Message, Model, Reply, Session, TaskView, Tool
 from agentcompass.records import Step
@@ -39,6 +40,7 @@ class PlainTrial:
 
     prompt: str = "the task"
     reference: str | None = None
+    hidden: Mapping[str, Any] = field(default_factory=dict)
     given_session: Session | None = None
     given_model: Model | None = None
     attempt: int = 1
