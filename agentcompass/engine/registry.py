@@ -42,6 +42,8 @@ _BUILT_IN: dict[tuple[Kind, str], str] = {
     ("harness", "mini_swe_agent"): "agentcompass.harnesses.mini_swe_agent:MiniSweAgent",
     ("harness", "oracle"): "agentcompass.harnesses.oracle:OracleHarness",
     ("harness", "null"): "agentcompass.harnesses.null:NullHarness",
+    ("harness", "forger"): "agentcompass.harnesses.forger:ForgerHarness",
+    ("harness", "snoop"): "agentcompass.harnesses.snoop:SnoopHarness",
     ("harness", "replay"): "agentcompass.engine.replay:ReplayHarness",
     ("environment", "local"): "agentcompass.environments.local:LocalEnvironment",
     ("environment", "host_process"): "agentcompass.environments.local:LocalEnvironment",

@@ -42,6 +42,8 @@ _COMPONENTS: Sequence[tuple[Kind, str]] = (
     ("harness", "command"),
     ("harness", "oracle"),
     ("harness", "null"),
+    ("harness", "forger"),
+    ("harness", "snoop"),
     ("environment", "local"),
     ("environment", "docker"),
 )

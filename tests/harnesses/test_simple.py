@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
+from anyio import to_thread
 
 from agentcompass.errors import HarnessError
 from agentcompass.harnesses.chat import ChatHarness, ChatParams
 from agentcompass.harnesses.command import CommandHarness
 from agentcompass.harnesses.fake import CallableHarness, InstantHarness, InstantParams
+from agentcompass.harnesses.forger import ForgerHarness
 from agentcompass.harnesses.null import NullHarness, NullParams
 from agentcompass.harnesses.oracle import OracleHarness, OracleParams
-from agentcompass.protocols import Harness, Message, Outcome, Reply, Trial
+from agentcompass.harnesses.snoop import SnoopHarness
+from agentcompass.protocols import PATCH_ARTIFACT, Harness, Message, Outcome, Reply, Trial
 
 from .trial import OneReplyModel, PlainTrial
 
@@ -47,7 +53,21 @@ async def test_oracle_without_reference_says_so() -> None:
 
 async def test_null_hands_in_nothing() -> None:
     """There is no answer, not an empty one."""
-    assert (await NullHarness(NullParams()).run(PlainTrial(reference="x"))).answer is None
+    assert await NullHarness(NullParams()).run(PlainTrial(reference="x")) == Outcome(stop_reason="done")
+
+
+async def test_null_hands_in_an_empty_answer() -> None:
+    """Also an empty patch, for benchmarks that take patches."""
+    outcome = await NullHarness(NullParams(hands_in="empty")).run(PlainTrial())
+    assert (outcome.answer, outcome.artifacts) == ("", {PATCH_ARTIFACT: b""})
+
+
+async def test_idle_patch_applies_anywhere(tmp_path: Path) -> None:
+    """It only adds a file."""
+    outcome = await NullHarness(NullParams(hands_in="idle_patch")).run(PlainTrial())
+    patch = outcome.artifacts[PATCH_ARTIFACT]
+    await to_thread.run_sync(lambda: subprocess.run(["git", "apply"], input=patch, cwd=tmp_path, check=True))
+    assert [path.name for path in tmp_path.iterdir()] == ["agentcompass-idle.txt"]  # noqa: ASYNC240
 
 
 async def test_instant_harness_hands_in_its_answer() -> None:
@@ -65,7 +85,7 @@ async def test_callable_harness_does_what_its_function_does() -> None:
         await CallableHarness(run).run(PlainTrial())
 
 
-def test_only_the_oracle_sees_references() -> None:
+def test_only_controls_see_references() -> None:
     """No other harness may ask for what is hidden."""
     harnesses: list[type[Harness]] = [
         ChatHarness,
@@ -73,7 +93,9 @@ def test_only_the_oracle_sees_references() -> None:
         NullHarness,
         InstantHarness,
         CommandHarness,
+        ForgerHarness,
+        SnoopHarness,
     ]
-    assert [one for one in harnesses if one.sees_reference] == [OracleHarness]
-    assert [one for one in harnesses if one.needs_session] == [CommandHarness]
+    assert [one for one in harnesses if one.sees_reference] == [OracleHarness, ForgerHarness, SnoopHarness]
+    assert [one for one in harnesses if one.needs_session] == [CommandHarness, ForgerHarness, SnoopHarness]
     assert [one for one in harnesses if one.needs_model] == [ChatHarness]
