@@ -523,7 +523,12 @@ class Verifier(Protocol):
 
 
 class Benchmark(Protocol):
-    """Where tasks come from and what judges them."""
+    """
+    Where tasks come from and what judges them.
+
+    One whose references do not tell what agents hand in may set ``answer_form`` to ``"text"``, ``"code"`` or
+    ``"patch"``: an audit then tries what fits.
+    """
 
     def load(self, data_dir: Path) -> Iterable[Task]:
         """

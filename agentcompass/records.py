@@ -251,6 +251,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recipes: list[RecipeRecord] = []
     """Those that apply to any task of the benchmark, in their order."""
     dataset_hash: str = ""
+    excluded_tasks: list[str] = []
+    """Left out because of an audit's findings."""
     k: int = 1
     strategy: Literal["avg", "pass"] = "avg"
     seed: int = 0
@@ -336,6 +338,78 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     progress: str
     log: str
+
+
+# Audits: what controls tell about a benchmark.
+
+
+FindingKind = Literal["reference_fails", "flaky", "null_passes", "empty_passes", "forgery_passes", "leak"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is wrong with a task."""
+
+    kind: FindingKind
+    control: str
+    """Name of the control that found it."""
+    explanation: str
+    evidence: list[str]
+    """Detail files of the trials that show it, relative to the folder of the audit."""
+
+
+class MissingTrial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt of a control that tells nothing about the task."""
+
+    control: str
+    attempt: int
+    outcome: str
+    """Its ``OutcomeClass``, or ``missing`` if it never ran to a record."""
+    error: str = ""
+    evidence: str = ""
+
+
+class TaskAudit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the controls found out about one task; sound if there are neither findings nor gaps."""
+
+    task_id: str
+    task_hash: str = ""
+    """As in its trials; empty if there is none."""
+    findings: list[Finding] = []
+    missing: list[MissingTrial] = []
+
+
+class ControlRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One control over all tasks."""
+
+    name: str
+    harness: str
+    params: dict[str, Any] = {}
+    k: int
+    status: RunStatus
+    run_dir: str = ""
+    """Relative to the folder of the audit; empty if it failed before it had one."""
+    evaluated: int = 0
+    """Attempts with a verdict."""
+    passed: int = 0
+    seconds: float = 0.0
+    error: str = ""
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``audit.json``: the report card of a benchmark."""
+
+    schema_version: int = SCHEMA_VERSION
+    audit_id: str
+    benchmark: ComponentRecord
+    environment: ComponentRecord
+    dataset_hash: str
+    started_at: str
+    seconds: float
+    versions: dict[str, str]
+    counts: dict[str, int]
+    """Tasks: all, ``sound``, with ``findings``, ``incomplete`` (gaps, but no finding), and by kind."""
+    controls: list[ControlRun]
+    tasks: list[TaskAudit]
 
 
 # Progress events: what `on_progress` receives and `progress.jsonl` holds.

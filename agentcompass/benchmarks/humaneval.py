@@ -71,6 +71,8 @@ class _Report(msgspec.Struct, frozen=True):
 class HumanEval:
     """The 164 tasks of HumanEval, or those of a file with its fields."""
 
+    answer_form: ClassVar[str] = "code"
+
     def __init__(self, params: HumanEvalParams) -> None:
         self._params = params
 

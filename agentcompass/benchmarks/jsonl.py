@@ -59,6 +59,8 @@ class JsonlParams(BaseModel):
 class Jsonl:
     """The questions of one file."""
 
+    answer_form: ClassVar[str] = "text"
+
     def __init__(self, params: JsonlParams) -> None:
         self._params = params
 

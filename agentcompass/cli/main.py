@@ -16,6 +16,7 @@ _COMMANDS = {
     "run": "Evaluate one benchmark x harness x environment x model.",
     "launch": "Run the requests of a YAML or JSON file, in order, under one limit.",
     "ctl": "Look into a running launch and steer it.",
+    "audit": "Find out which tasks of a benchmark cannot be trusted.",
     "summary": "Recompute and print the scores of a run.",
     "show": "Look into a run: what did not succeed, or all about one task.",
     "export-predictions": "Write the patches of a run in the format of SWE-bench.",

@@ -106,6 +106,12 @@ def field_options(names: Iterable[str]) -> list[FieldOption]:
     return [_option(name, fields[name]) for name in names if not is_python_only(fields[name])]
 
 
+def chosen_parameters(names: Sequence[str]) -> list[click.Parameter]:
+    """Return the parameters of some of the fields, in that order."""
+    fields = RunArguments.model_fields
+    return [_argument(name) if name in _ARGUMENTS else _option(name, fields[name]) for name in names]
+
+
 def _argument(name: str) -> FieldArgument:
     field = RunArguments.model_fields[name]
     return FieldArgument(

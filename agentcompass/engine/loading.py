@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
 from itertools import islice
@@ -89,13 +89,18 @@ def _check_ids(benchmark_id: str, tasks: Sequence[PlannedTask]) -> None:
 
 
 def select_tasks(
-    tasks: Sequence[PlannedTask], selection: SelectionParams, *, seed: int, limit: int | None
+    tasks: Sequence[PlannedTask],
+    selection: SelectionParams,
+    *,
+    seed: int,
+    limit: int | None,
+    excluded: Collection[str] = (),
 ) -> list[PlannedTask]:
     """
-    Return the tasks that run: by id, by category, shuffled, limited, in this order.
+    Return the tasks that run: by id, by category, less the excluded ones, shuffled, limited, in this order.
 
     Raises:
-        ConfigError: An id or a category does not exist.
+        ConfigError: An id or a category does not exist, or nothing is left.
     """
     selected = list(tasks)
     if selection.sample_ids is not None:
@@ -106,10 +111,12 @@ def select_tasks(
         names = [selection.category] if isinstance(selection.category, str) else selection.category
         wanted = _known("category", names, {planned.task.category for planned in tasks} - {""})
         selected = [planned for planned in selected if planned.task.category in wanted]
+    selected = [planned for planned in selected if planned.task.id not in excluded]
     if selection.shuffle:
         random.Random(seed).shuffle(selected)  # noqa: S311
     if not selected:
-        raise ConfigError("benchmark_params: no task is selected")
+        why = "; exclude_audit leaves all of them out" if excluded else ""
+        raise ConfigError(f"benchmark_params: no task is selected{why}")
     return selected[:limit]
 
 

@@ -24,6 +24,7 @@ from ..store.layout import check_run_id, reserve_run_dir, run_paths
 from ..store.lock import RunLock, lock_run_dir
 from ..store.run import LoadedRun, find_run, load_run, readable_runs
 from .datasets import Dataset, Datasets
+from .exclusion import excluded_tasks
 from .loading import PlannedTask, select_tasks
 from .plans import applied_recipes, plan_of
 from .resolve import ResolvedRequest
@@ -115,16 +116,16 @@ async def prepare(
     Raises:
         ConfigError: Something is wrong with the input; no attempt has started.
     """
-    (tasks, dataset), found = await load_and_look_back(request, folder, datasets)
+    loaded, found = await load_and_look_back(request, folder, datasets)
     started_at = utc_text(clock.wall())
 
     def place() -> PreparedRequest:
-        record = run_record(request, dataset, started_at)
-        background = background_of(found, request, tasks, record)
+        record = run_record(request, loaded, started_at)
+        background = background_of(found, request, loaded.tasks, record)
         run_dir = _run_dir(request, folder, background)
         return PreparedRequest(
             request=request,
-            tasks=tasks,
+            tasks=loaded.tasks,
             record=msgspec.structs.replace(record, run_id=run_dir.name),
             paths=run_paths(run_dir),
             background=background,
@@ -150,7 +151,19 @@ def lock(prepared: PreparedRequest) -> RunLock:
     return held
 
 
-_Loaded = tuple[list[PlannedTask], Dataset]
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """
+    The tasks of a request.
+
+    Args:
+        tasks: Those that are selected.
+        excluded: Ids of those that an audit has excluded.
+    """
+
+    tasks: list[PlannedTask]
+    dataset: Dataset
+    excluded: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +196,9 @@ class Found:
 
 async def load_and_look_back(
     request: ResolvedRequest, folder: str, datasets: Datasets
-) -> tuple[_Loaded, Found]:
+) -> tuple[Loaded, Found]:
     """Load the tasks in a worker process and read what exists in a thread, at the same time."""
-    loaded: list[_Loaded] = []
+    loaded: list[Loaded] = []
     failures: list[CompassError] = []
 
     async def load(scope: anyio.CancelScope) -> None:
@@ -209,15 +222,25 @@ async def load_and_look_back(
     return loaded[0], found
 
 
-async def _load(request: ResolvedRequest, datasets: Datasets) -> _Loaded:
+async def _load(request: ResolvedRequest, datasets: Datasets) -> Loaded:
     if request.needs_sessions:
         await request.components.environment.check(request.components.networks)
     dataset = await datasets.load(request)
     execution = request.execution
-    tasks = select_tasks(dataset.tasks, request.selection, seed=execution.seed, limit=execution.limit)
+    excluded: list[str] = []
+    if execution.exclude_audit is not None:
+        path, benchmark_id = Path(execution.exclude_audit), request.benchmark_record.id
+        excluded = await to_thread.run_sync(excluded_tasks, path, benchmark_id, dataset.tasks)
+    tasks = select_tasks(
+        dataset.tasks,
+        request.selection,
+        seed=execution.seed,
+        limit=execution.limit,
+        excluded=set(excluded),
+    )
     if request.needs_sessions and isinstance(request.components.environment, ImageEnvironment):
         await to_thread.run_sync(_check_images, request, tasks)
-    return tasks, dataset
+    return Loaded(tasks, dataset, excluded)
 
 
 def _check_images(request: ResolvedRequest, tasks: list[PlannedTask]) -> None:
@@ -255,7 +278,7 @@ def _versions() -> dict[str, str]:
     return {"agentcompass": _version.__version__, "anyio": version("anyio")}
 
 
-def run_record(request: ResolvedRequest, dataset: Dataset, started_at: str) -> RunRecord:
+def run_record(request: ResolvedRequest, loaded: Loaded, started_at: str) -> RunRecord:
     """Say everything that a run is, but for its id; blocks."""
     execution = request.execution
     return RunRecord(
@@ -265,8 +288,9 @@ def run_record(request: ResolvedRequest, dataset: Dataset, started_at: str) -> R
         harness=request.harness_record,
         environment=request.environment_record,
         model=request.model_record,
-        recipes=applied_recipes(dataset.tasks, request.components),
-        dataset_hash=dataset.hash,
+        recipes=applied_recipes(loaded.dataset.tasks, request.components),
+        dataset_hash=loaded.dataset.hash,
+        excluded_tasks=loaded.excluded,
         k=execution.k,
         strategy=execution.strategy,
         seed=execution.seed,

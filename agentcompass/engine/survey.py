@@ -70,9 +70,10 @@ async def survey(request: ResolvedRequest, *, folder: str, datasets: Datasets, c
     Raises:
         ConfigError: Something is wrong with the input.
     """
-    (tasks, dataset), found = await load_and_look_back(request, folder, datasets)
+    loaded, found = await load_and_look_back(request, folder, datasets)
+    tasks = loaded.tasks
     started_at = utc_text(clock.wall())
-    record = await to_thread.run_sync(run_record, request, dataset, started_at)
+    record = await to_thread.run_sync(run_record, request, loaded, started_at)
     background = await to_thread.run_sync(background_of, found, request, tasks, record)
     settled = kept(tasks, background.earlier, k=record.k, in_order=record.strategy == "pass")
     attempts = len(tasks) * record.k

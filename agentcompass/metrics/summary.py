@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..records import ComponentRecord, Counts, Estimate, Metrics, RunRecord, Usage
+from .markdown import literal
 
 _UNRELIABLE_SHARE = 0.1
 """With a larger share of missing data, a score is called unreliable."""
 
-_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-_MARKDOWN = re.compile(r"[\\`*\[\]|~$!#]|(?<![^\W_])_|_(?![^\W_])")  # "_" inside of a word is harmless
 _METHODS = {
     "wilson": "Wilson, one pass or fail per task",
     "cluster": "from the spread between tasks",
@@ -36,7 +32,7 @@ def score_line(metrics: Metrics) -> str:
 def render_summary(run: RunRecord, metrics: Metrics) -> str:
     """Return the text of ``summary.md``; whatever names contain is shown literally."""
     parts = (
-        [f"# {_literal(run.name)}"],
+        [f"# {literal(run.name)}"],
         _what_ran(run, metrics),
         _score(metrics),
         _warnings(metrics),
@@ -55,16 +51,20 @@ def _what_ran(run: RunRecord, metrics: Metrics) -> list[str]:
         ("Benchmark", _component(run.benchmark)),
         ("Harness", _component(run.harness)),
         ("Environment", _component(run.environment)),
-        ("Model", _literal(run.model.id)),
+        ("Model", literal(run.model.id)),
         ("Size", f"{metrics.tasks} tasks, attempts per task: {metrics.k}{rule}"),
-        ("Run", _literal(run.run_id)),
-        ("Started", _literal(run.started_at)),
+        (
+            "Left out",
+            f"{len(run.excluded_tasks)} tasks with findings of an audit" if run.excluded_tasks else "",
+        ),
+        ("Run", literal(run.run_id)),
+        ("Started", literal(run.started_at)),
     )
     return [f"- {name}: {text}" for name, text in facts if text]
 
 
 def _component(component: ComponentRecord) -> str:
-    return _literal(f"{component.id} {component.version}".strip())
+    return literal(f"{component.id} {component.version}".strip())
 
 
 def _score(metrics: Metrics) -> list[str]:
@@ -100,7 +100,7 @@ def _estimates(
 ) -> list[str]:
     rows = [
         (
-            _literal(name),
+            literal(name),
             _number(estimate.value),
             _range(estimate.low, estimate.high),
             f"{estimate.evaluated}/{estimate.planned}",
@@ -136,7 +136,7 @@ def _attempts(counts: Counts) -> list[str]:
     lines = ["## Attempts", "", *_table(("Attempts", "Number"), [(name, str(n)) for name, n in rows])]
     if not counts.by_outcome:
         return lines
-    outcomes = ", ".join(f"{_literal(name)} {n}" for name, n in counts.by_outcome.items())
+    outcomes = ", ".join(f"{literal(name)} {n}" for name, n in counts.by_outcome.items())
     return [*lines, "", f"By outcome: {outcomes}"]
 
 
@@ -172,12 +172,3 @@ def _number(value: float | None) -> str:
 
 def _range(low: float | None, high: float | None) -> str:
     return "–" if low is None or high is None else f"[{_number(low)}, {_number(high)}]"
-
-
-def _literal(text: str) -> str:
-    """Return Markdown that shows the text as it is, on one line, with invisible characters spelt out."""
-    visible = "".join(
-        char.encode("unicode_escape").decode("ascii") if unicodedata.category(char) in _INVISIBLE else char
-        for char in text
-    )
-    return _MARKDOWN.sub(r"\\\g<0>", visible).translate(_HTML)

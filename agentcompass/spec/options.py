@@ -127,6 +127,8 @@ class ExecutionOptions(Options):
     """Seed for shuffling and for the agents' own seeds."""
     limit: PositiveInt | None = None
     """Run only the first so many selected tasks."""
+    exclude_audit: AnyPath | None = None
+    """Leave out the tasks with findings in this audit.json of ``agentcompass audit``, before the limit."""
     task_timeout_seconds: PositiveFloat | None = None
     """Deadline of the agent on one attempt; default: the task's own, else one hour."""
     verifier_timeout_seconds: PositiveFloat | None = None

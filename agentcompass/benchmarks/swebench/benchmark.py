@@ -54,6 +54,7 @@ class SweBench:
     """Any data set in the shape of SWE-bench: name ``dataset`` or ``data_path``."""
 
     version = InstalledVersion("swebench")
+    answer_form: ClassVar[str] = "patch"
     published: ClassVar[HubFile | None] = None
     extra: ClassVar[str] = "swebench"
     """The data set of this benchmark."""

@@ -1,0 +1,19 @@
+"""Put texts of any origin into Markdown so that they are shown as they are."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_MARKDOWN = re.compile(r"[\\`*\[\]|~$!#]|(?<![^\W_])_|_(?![^\W_])")  # "_" inside of a word is harmless
+
+
+def literal(text: str) -> str:
+    """Return Markdown that shows the text as it is, on one line, with invisible characters spelt out."""
+    visible = "".join(
+        char.encode("unicode_escape").decode("ascii") if unicodedata.category(char) in _INVISIBLE else char
+        for char in text
+    )
+    return _MARKDOWN.sub(r"\\\g<0>", visible).translate(_HTML)
