@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from ..errors import ConfigError
 from ..metrics.audit_report import render_audit
 from ..records import (
     AuditRecord,
@@ -71,13 +71,9 @@ def run_audit(arguments: RunArguments) -> Audit:
     load_plugins(arguments.plugins)
     wanted = controls(answer_form(arguments.benchmark), arguments.environment)
     audit_dir = reserve_run_dir(Path(arguments.results_dir), f"audit__{slug(arguments.benchmark)}")
-    try:
+    with _folder_only_if_used(audit_dir):
         result, signal_number = launch_until_signal(_orchestration(arguments, wanted, audit_dir))
-        _require_one_that_ran(result)
-    except ConfigError:
-        with suppress(OSError):  # not empty: then something was run, and stays
-            audit_dir.rmdir()
-        raise
+        _require_one_that_ran(result, signal_number)
     record = _record(audit_dir, wanted, result)
     _write(audit_dir / AUDIT_FILE, msgspec.json.format(to_json(record), indent=2) + b"\n")
     _write(audit_dir / REPORT_FILE, render_audit(record).encode("utf-8", "replace"))
@@ -108,11 +104,27 @@ def _request(control: Control, template: RunRequestSpec, audit_dir: Path) -> Run
     )
 
 
-def _require_one_that_ran(result: OrchestrationResult) -> None:
+@contextmanager
+def _folder_only_if_used(audit_dir: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:  # whatever it was, an empty folder would be mistaken for an audit
+        with suppress(OSError):  # not empty: then something was run, and stays
+            audit_dir.rmdir()
+            audit_dir.parent.rmdir()
+        raise
+
+
+def _require_one_that_ran(result: OrchestrationResult, signal_number: int | None) -> None:
     """Raise what kept all controls from running, which is the same for all of them."""
-    errors = [request.error for request in result.requests if request.metrics is None]
-    if len(errors) == len(result.requests) and errors[0] is not None:
-        raise errors[0]
+    if any(request.metrics is not None for request in result.requests):
+        return
+    for request in result.requests:
+        if request.error is not None:
+            raise request.error
+    if signal_number is None or signal_number == signal.SIGINT:
+        raise KeyboardInterrupt
+    signal.raise_signal(signal_number)
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -16,8 +16,8 @@ _MIN_CHARACTERS = 40
 """What is shorter can stand anywhere by chance, or be one of the choices in the prompt."""
 _MIN_LINES_IN_PROMPT = 2
 _HUNK = re.compile(r"^@@ -\d", re.MULTILINE)
-_PATTERNS = 6
-_PATTERN_CHARACTERS = range(12, 201)
+_MIN_PATTERN_CHARACTERS = 8
+_MAX_PATTERN_CHARACTERS = 200
 _PLAIN_RUN = re.compile(r"[ !#-\[\]-~]+")
 """Characters that JSON, too, writes as they are."""
 
@@ -50,10 +50,17 @@ class HiddenText:
 
     @property
     def patterns(self) -> list[str]:
-        """Pieces of single lines, the longest first; whoever holds the text holds most of them."""
-        runs = {run.strip() for block in self.blocks for run in _PLAIN_RUN.findall(block)}
-        pieces = [run[: _PATTERN_CHARACTERS[-1]] for run in runs if len(run) in _PATTERN_CHARACTERS]
-        return sorted(pieces, key=lambda piece: (-len(piece), piece))[:_PATTERNS]
+        """Pieces of single lines; what holds the text holds one of them: the rest is too short to count."""
+        pieces = []
+        unmarked = sum(map(len, self.blocks))
+        for block in sorted(self.blocks, key=len, reverse=True):
+            if unmarked < self.needed:
+                break
+            piece = max((run.strip() for run in _PLAIN_RUN.findall(block)), key=len, default="")
+            if len(piece) >= _MIN_PATTERN_CHARACTERS:
+                pieces.append(piece[:_MAX_PATTERN_CHARACTERS])
+                unmarked -= len(block)
+        return pieces
 
 
 def hidden_texts(reference: str | None, hidden: Mapping[str, Any], *, prompt: str) -> list[HiddenText]:

@@ -37,6 +37,13 @@ STRUCTS = [
     records.Metrics,
     *get_args(records.ProgressEvent),
 ]
+AUDIT_STRUCTS = [
+    records.AuditRecord,
+    records.ControlRun,
+    records.TaskAudit,
+    records.Finding,
+    records.MissingTrial,
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -82,6 +89,14 @@ def test_every_field_on_disk_is_documented(struct: type[msgspec.Struct]) -> None
     """What a reader meets in a file is explained."""
     text = (DOCS / "results.md").read_text("utf-8")
     assert [name for name in struct.__struct_fields__ if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("struct", AUDIT_STRUCTS, ids=lambda struct: struct.__name__)
+def test_every_field_of_an_audit_is_documented(struct: type[msgspec.Struct]) -> None:
+    """And so is every kind of finding."""
+    text = (DOCS / "audit.md").read_text("utf-8")
+    names = [*struct.__struct_fields__, *get_args(records.FindingKind)]
+    assert [name for name in names if f"`{name}`" not in text] == []
 
 
 @pytest.mark.parametrize("outcome", [*records.OutcomeClass, *records.RunStatus])

@@ -56,6 +56,8 @@ def test_what_the_prompt_may_show_is_not_hidden() -> None:
 def test_tests_are_known_in_every_form(text: str) -> None:
     """Copies need not be faithful to the last blank, nor complete."""
     assert names_in(f"something else\n{text}\nmore") == ["test"]
+    [_, tests] = hidden_texts(REFERENCE, HIDDEN, prompt=PROMPT)
+    assert any(pattern in text for pattern in tests.patterns)
 
 
 def test_body_of_the_solution_is_enough() -> None:
