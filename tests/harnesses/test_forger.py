@@ -116,7 +116,7 @@ async def test_repository_around_the_session_is_left_alone(tmp_path: Path) -> No
     """A session whose directory lies in somebody's repository is none."""
     shell(REPOSITORY, tmp_path)
     plan = SessionPlan(run_id="test", label="forger")
-    async with LocalEnvironment(LocalParams(root_dir=tmp_path)).open(plan) as session:
+    async with LocalEnvironment(LocalParams(root_dir=tmp_path, isolation="none")).open(plan) as session:
         outcome = await ForgerHarness(ForgerParams()).run(PlainTrial(given_session=session))
     assert not outcome.artifacts
     assert shell("git diff HEAD", tmp_path) == b""

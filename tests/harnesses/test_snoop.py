@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import to_thread
 
 from agentcompass.environments.local import LocalEnvironment, LocalParams
 from agentcompass.errors import TrialError
@@ -75,6 +78,16 @@ async def test_snoop_reads_what_git_stores() -> None:
         made = await opened.exec("git init -q && git hash-object -w --stdin", stdin=TESTS.encode())
         assert made.exit_code == 0
         assert (await snoop(opened)).stop_reason == "test is in a stored git object"
+
+
+async def test_repository_around_the_session_is_not_searched(tmp_path: Path) -> None:
+    """It is somebody's own, and an agent that is kept in its session cannot see it."""
+    command = "git init -q && git hash-object -w --stdin"
+    await to_thread.run_sync(
+        lambda: subprocess.run(command, shell=True, cwd=tmp_path, input=TESTS.encode(), check=True)
+    )
+    async with session(root_dir=tmp_path, isolation="none") as opened:
+        assert (await snoop(opened)).stop_reason == NOTHING_FOUND
 
 
 async def test_search_that_is_cut_short_is_no_all_clear() -> None:
