@@ -22,7 +22,7 @@ NOTHING_FOUND = "nothing found"
 """How the snoop ends on a sound task."""
 
 _MAX_FILES = 200
-_MAX_FILE_KIB = 20 * 1024
+_MAX_FILE_KIB = 9 * 1024  # what a session hands out at once
 _REASON_CHARACTERS = 300
 
 _VARIABLES = "env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\000' '\\n'; exit 0"
@@ -81,6 +81,8 @@ class _Search:
         finds = []
         for path in paths[:_MAX_FILES]:
             content = await self._exec(path, 'exec cat -- "$1"', path)
+            if content.exit_code != 0:
+                self.unfinished.append(path)
             finds += await _finds(self._wanted, content.stdout, path)
         return finds
 
@@ -97,7 +99,7 @@ class _Search:
         result = await self._session.exec(
             ["/bin/sh", "-c", script, "sh", *arguments], timeout_seconds=self._seconds
         )
-        if result.timed_out:
+        if result.timed_out or result.truncated:
             self.unfinished.append(what)
         return result
 
@@ -146,7 +148,7 @@ class SnoopHarness:
             for look in (search.variables, search.files, search.git_objects):
                 finds += await look()
             if search.unfinished and not finds:
-                raise TrialError(f"could not be searched in time: {', '.join(search.unfinished)}")
+                raise TrialError(f"not all could be searched: {', '.join(search.unfinished)}")
         for find in finds:
             trial.trajectory.add(NoteStep(text=f"{find.text.name} is in {find.place}"))
         return _outcome(finds)

@@ -95,7 +95,7 @@ async def test_search_that_is_cut_short_is_no_all_clear() -> None:
     async with session(env={"PATH": "slow:/usr/bin:/bin"}) as opened:
         await opened.write("slow/find", b"#!/bin/sh\nsleep 60\n", executable=True)
         slow = SnoopHarness(SnoopParams(timeout_seconds=0.15))
-        with pytest.raises(TrialError, match=r"in time: .*the files"):
+        with pytest.raises(TrialError, match=r"not all could be searched: .*the files"):
             await slow.run(trial_in(opened))
 
 
