@@ -48,8 +48,8 @@ _ROWS_SHOWN = 50
 
 
 def _audit(*, as_json: bool, **_fields: object) -> int:
-    from ..engine.configuration import run_arguments
     from ..engine.audit import run_audit
+    from ..engine.configuration import run_arguments
 
     ctx = click.get_current_context()
     try:
