@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,12 +25,12 @@ from ..records import (
 from ..spec.options import OutputOptions, RunArguments
 from ..spec.orchestration import ComponentSpec, OrchestrationSpec, RunRequestSpec, as_orchestration
 from ..store.encode import to_json
-from ..store.files import write_whole
+from ..store.files import SYSTEM_FILES, write_whole
 from ..store.layout import reserve_run_dir, slug
 from ..store.run import LoadedRun, load_run, read_detail
 from .api import launch_until_signal
 from .controls import Control, Observed, answer_form, controls
-from .registry import load_plugins
+from .orchestration import resolve_all
 from .result import OrchestrationResult, RunResult
 
 AUDIT_FILE = "audit.json"
@@ -68,11 +69,12 @@ def run_audit(arguments: RunArguments) -> Audit:
     Raises:
         ConfigError: The input is wrong; nothing was run.
     """
-    load_plugins(arguments.plugins)
+    whole = as_orchestration(arguments)
+    resolve_all(whole)  # what is wrong with one control is wrong with all: it is told once, as for a run
     wanted = controls(answer_form(arguments.benchmark), arguments.environment)
     audit_dir = reserve_run_dir(Path(arguments.results_dir), f"audit__{slug(arguments.benchmark)}")
     with _folder_only_if_used(audit_dir):
-        result, signal_number = launch_until_signal(_orchestration(arguments, wanted, audit_dir))
+        result, signal_number = launch_until_signal(_orchestration(whole, wanted, audit_dir))
         _require_one_that_ran(result, signal_number)
     record = _record(audit_dir, wanted, result)
     _write(audit_dir / AUDIT_FILE, msgspec.json.format(to_json(record), indent=2) + b"\n")
@@ -80,9 +82,8 @@ def run_audit(arguments: RunArguments) -> Audit:
     return Audit(record=record, audit_dir=audit_dir, signal_number=signal_number)
 
 
-def _orchestration(arguments: RunArguments, wanted: Sequence[Control], audit_dir: Path) -> OrchestrationSpec:
+def _orchestration(whole: OrchestrationSpec, wanted: Sequence[Control], audit_dir: Path) -> OrchestrationSpec:
     """Make one named request of each control, their run directories in the folder of the audit."""
-    whole = as_orchestration(arguments)
     [template] = whole.requests
     return whole.model_copy(update={"requests": [_request(it, template, audit_dir) for it in wanted]})
 
@@ -109,9 +110,10 @@ def _folder_only_if_used(audit_dir: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:  # whatever it was, an empty folder would be mistaken for an audit
-        with suppress(OSError):  # not empty: then something was run, and stays
-            audit_dir.rmdir()
-            audit_dir.parent.rmdir()
+        if not any(audit_dir.glob("*/*/run.json")):
+            shutil.rmtree(audit_dir)
+            with suppress(OSError):  # there are other audits
+                audit_dir.parent.rmdir()
         raise
 
 
@@ -128,7 +130,7 @@ def _require_one_that_ran(result: OrchestrationResult, signal_number: int | None
 
 
 def _write(path: Path, data: bytes) -> None:
-    write_whole(str(path), data, partial=f"{path}.partial.{os.getpid()}", durable=True)
+    write_whole(SYSTEM_FILES, str(path), data, partial=f"{path}.partial.{os.getpid()}", durable=True)
 
 
 # --- what the runs tell -----------------------------------------------------------------------------
