@@ -13,6 +13,15 @@ from hypothesis import settings
 settings.register_profile("default-here", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("default-here")
 
+_IN_CONTAINERS = ("tests/docker/", "tests/swebench/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What happens in containers is long, and tells little about the Python that runs it."""
+    for item in items:
+        if item.nodeid.startswith(_IN_CONTAINERS) or "[docker-" in item.nodeid:
+            item.add_marker(pytest.mark.once)
+
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:

@@ -1,4 +1,4 @@
-"""What every proof of ``agentcompass selftest`` is: something that must hold, and a way to try to break it."""
+"""What a proof of ``agentcompass selftest`` is: something that must hold, and a way to try to break it."""
 
 from __future__ import annotations
 
