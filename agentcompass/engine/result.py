@@ -11,7 +11,7 @@ from ..errors import CompassError
 from ..records import Metrics, RunPaths, RunStatus
 
 
-class _Items:
+class Items:
     """Lets ``result["metrics"]`` give an attribute as plain JSON-like data."""
 
     __slots__ = ()
@@ -30,7 +30,7 @@ class _Items:
 def plain(value: object) -> Any:
     """Turn a value of a result into JSON-like data."""
     match value:
-        case _Items():
+        case Items():
             return value.to_dict()
         case CompassError():
             return {"error": type(value).__name__, "message": str(value)}
@@ -40,7 +40,7 @@ def plain(value: object) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Execution(_Items):
+class Execution(Items):
     """
     How a request ran.
 
@@ -58,7 +58,7 @@ class Execution(_Items):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult(_Items):
+class RunResult(Items):
     """
     What became of one request.
 
@@ -80,7 +80,7 @@ class RunResult(_Items):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrchestrationResult(_Items):
+class OrchestrationResult(Items):
     """What became of an orchestration: the worst status of its requests, and each one's result in order."""
 
     status: RunStatus

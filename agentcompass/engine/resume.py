@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from .loading import PlannedTask
 from .task import Assignment
 
 _COMPARED = ("benchmark", "harness", "environment", "model", "recipes", "strategy", "seed")
-_NOT_COMPARED = {"source", "base_url", "priority"}
+NOT_COMPARED = {"source", "base_url", "priority"}
 """Where a component or an endpoint happens to live does not change what is measured."""
 
 
@@ -156,13 +157,19 @@ def require_compatible(old: RunRecord, new: RunRecord, *, what: str, way_out: st
     Raises:
         ConfigError: Names every difference.
     """
-    differences = list(_differences("", _measured(old), _measured(new)))
-    if differences:
-        raise ConfigError(f"{what} was measured differently ({'; '.join(differences)}); {way_out}")
+    found = differences(_measured(old), _measured(new), ignored=NOT_COMPARED)
+    texts = [f"{it.field}: {it.old!r} then, {it.new!r} now" for it in found]
+    if texts:
+        raise ConfigError(f"{what} was measured differently ({'; '.join(texts)}); {way_out}")
 
 
 def _measured(run: RunRecord) -> dict[str, Any]:
-    fields = {name: getattr(run, name) for name in _COMPARED}
+    return {name: value for name, value in described(run).items() if name in _COMPARED}
+
+
+def described(run: RunRecord) -> dict[str, Any]:
+    """Return what a run is as nested mappings, recipes by their id."""
+    fields = msgspec.structs.asdict(run)
     fields["recipes"] = {recipe.id: msgspec.structs.asdict(recipe) for recipe in run.recipes}
     return {
         name: msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
@@ -170,13 +177,24 @@ def _measured(run: RunRecord) -> dict[str, Any]:
     }
 
 
-def _differences(path: str, old: Any, new: Any) -> Iterator[str]:
+class FieldDifference(NamedTuple):
+    """A field, by its dotted path, that two descriptions do not agree in; None where one has no value."""
+
+    field: str
+    old: Any
+    new: Any
+
+
+def differences(
+    old: Any, new: Any, *, ignored: AbstractSet[str] = frozenset(), path: str = ""
+) -> Iterator[FieldDifference]:
+    """Yield what two nested mappings differ in, but for the fields of ignored names."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for name in sorted(old.keys() | new.keys()):
-            if name not in _NOT_COMPARED:
-                yield from _differences(f"{path}.{name}".lstrip("."), old.get(name), new.get(name))
+        for name in sorted((old.keys() | new.keys()) - ignored):
+            below = f"{path}.{name}".lstrip(".")
+            yield from differences(old.get(name), new.get(name), ignored=ignored, path=below)
     elif old != new:
-        yield f"{path}: {old!r} then, {new!r} now"
+        yield FieldDifference(path, old, new)
 
 
 def require_same_tasks(

@@ -9,7 +9,7 @@ from ..records import Estimate, JournalRecord, Metrics, PlanRecord
 from .passk import pass_at, pass_hat
 from .scores import Scores
 from .totals import Totals
-from .trials import Journal, counted_trials, read_journal, unique_trials
+from .trials import counted_trials, read_journal, unique_trials
 
 
 def fold(records: Iterable[JournalRecord], *, damaged_lines: int = 0) -> Metrics:
@@ -21,7 +21,7 @@ def fold(records: Iterable[JournalRecord], *, damaged_lines: int = 0) -> Metrics
         damaged_lines: How many lines could not be read; only reported.
     """
     journal = read_journal(records)
-    plan = journal.plan or _plan_of_what_was_seen(journal)
+    plan = journal.effective_plan()
     unseen = _categories(plan)
     scores = Scores(k=plan.k, strategy=plan.strategy, has_categories=any(unseen.values()))
     totals = Totals()
@@ -34,17 +34,6 @@ def fold(records: Iterable[JournalRecord], *, damaged_lines: int = 0) -> Metrics
     for category in unseen.values():
         scores.add_task(category, {})
     return _metrics(plan, scores, totals, damaged_lines=damaged_lines)
-
-
-def _plan_of_what_was_seen(journal: Journal) -> PlanRecord:
-    """Make up for a lost plan record, so that damage to one line does not cost the scores."""
-    categories = {
-        task_id: max(row.category for row in rows)  # lines of one task differ only if the data set changed
-        for task_id, rows in journal.iter_tasks()
-    }
-    return PlanRecord(
-        task_ids=list(categories), categories=list(categories.values()), k=max(1, journal.highest_attempt)
-    )
 
 
 def _categories(plan: PlanRecord) -> dict[str, str]:

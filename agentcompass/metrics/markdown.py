@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
@@ -17,3 +18,9 @@ def literal(text: str) -> str:
         for char in text
     )
     return _MARKDOWN.sub(r"\\\g<0>", visible).translate(_HTML)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table: the first column on the left, the others on the right."""
+    for row in (head, [":--", *["--:"] * (len(head) - 1)], *rows):
+        yield f"| {' | '.join(row)} |"

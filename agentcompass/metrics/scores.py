@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from ..records import Counts, Estimate, OutcomeClass
@@ -31,7 +32,7 @@ class Scores:
     def __init__(self, *, k: int, strategy: Strategy, has_categories: bool) -> None:
         self._k = k
         self._strategy = strategy
-        self._scores_per_task = k if strategy == "avg" else 1
+        self._scores_per_task = scores_per_task(k, strategy)
         self._overall = Sample()
         self._has_categories = has_categories
         self._by_category: defaultdict[str, Sample] = defaultdict(Sample)
@@ -44,15 +45,10 @@ class Scores:
 
     def add_task(self, category: str, counted: Mapping[int, TrialRow]) -> None:
         """Add a planned task with the trials that count for its attempts."""
-        attempts = [counted[number] for number in sorted(counted) if 1 <= number <= self._k]
-        if self._strategy == "pass":
-            attempts, planned = _until_first_success(attempts, self._k)
-        else:
-            planned = self._k
-        evaluated = [row for row in attempts if row.score is not None]
-        self._count(attempts, planned=planned)
-        self._score(category, evaluated)
-        self._add_metrics([row.metrics for row in evaluated if row.metrics])
+        task = score_task(counted, k=self._k, strategy=self._strategy)
+        self._count(task)
+        self._score(category, task)
+        self._add_metrics([row.metrics for row in task.evaluated if row.metrics])
 
     @property
     def tasks(self) -> int:
@@ -116,35 +112,73 @@ class Scores:
                 covered += tasks
         return math.fsum(values) / covered
 
-    def _count(self, attempts: Sequence[TrialRow], *, planned: int) -> None:
-        self._planned += planned
-        for row in attempts:
+    def _count(self, task: TaskScores) -> None:
+        self._planned += task.planned
+        for row in task.attempts:
             self._by_outcome[row.outcome] += 1
             self._finished += row.outcome is OutcomeClass.COMPLETED and row.score is not None
 
-    def _score(self, category: str, evaluated: Sequence[TrialRow]) -> None:
-        scores = [row.score for row in evaluated if row.score is not None]
-        successes = [row.success for row in evaluated]
+    def _score(self, category: str, task: TaskScores) -> None:
+        successes = [row.success for row in task.evaluated]
         self._all_binary = self._all_binary and None not in successes
-        self._tasks_by_passes[len(scores), successes.count(True)] += 1
-        # A verdict may pass with part of the score; then the score itself is not just pass or fail.
-        binary = scores == successes
-        if self._strategy == "pass":
-            scores, binary = self._any_of(evaluated), True
-        self._overall.add_task(scores, binary=binary)
+        self._tasks_by_passes[len(successes), successes.count(True)] += 1
+        self._overall.add_task(task.scores, binary=task.binary)
         if self._has_categories:
-            self._by_category[category or _UNCATEGORIZED].add_task(scores, binary=binary)
-
-    def _any_of(self, evaluated: Sequence[TrialRow]) -> list[float]:
-        """Return the one score of a task that passes if any attempt does, empty while that is open."""
-        if any(map(_is_success, evaluated)):
-            return [1.0]
-        return [0.0] if len(evaluated) == self._k else []
+            self._by_category[category or _UNCATEGORIZED].add_task(task.scores, binary=task.binary)
 
     def _add_metrics(self, reported: Sequence[Mapping[str, float]]) -> None:
         for name in {name for metrics in reported for name in metrics}:
             values = [metrics[name] for metrics in reported if name in metrics]
             self._by_metric[name].add_task(values, binary=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskScores:
+    """
+    What the attempts of one task come to.
+
+    Args:
+        attempts: The trials that count, those after a first success that makes them needless left out.
+        planned: How many attempts there would be if nothing were missing.
+        scores: One per evaluated attempt, or one in all under ``pass``; empty while that is open.
+        binary: Whether each score is a pass (1) or a fail (0).
+    """
+
+    attempts: Sequence[TrialRow]
+    planned: int
+    scores: Sequence[float]
+    binary: bool
+
+    @property
+    def evaluated(self) -> list[TrialRow]:
+        """The attempts that have a score."""
+        return [row for row in self.attempts if row.score is not None]
+
+
+def scores_per_task(k: int, strategy: Strategy) -> int:
+    """Return how many scores a task has when nothing is missing."""
+    return k if strategy == "avg" else 1
+
+
+def score_task(counted: Mapping[int, TrialRow], *, k: int, strategy: Strategy) -> TaskScores:
+    """Score a task by the trials that count for its attempts."""
+    attempts = [counted[number] for number in sorted(counted) if 1 <= number <= k]
+    if strategy == "pass":
+        attempts, planned = _until_first_success(attempts, k)
+        return TaskScores(attempts=attempts, planned=planned, scores=_any_of(attempts, k), binary=True)
+    evaluated = [row for row in attempts if row.score is not None]
+    scores = [row.score for row in evaluated if row.score is not None]
+    # A verdict may pass with part of the score; then the score itself is not just pass or fail.
+    binary = scores == [row.success for row in evaluated]
+    return TaskScores(attempts=attempts, planned=k, scores=scores, binary=binary)
+
+
+def _any_of(attempts: Sequence[TrialRow], k: int) -> list[float]:
+    """Return the one score of a task that passes if any attempt does, empty while that is open."""
+    evaluated = [row for row in attempts if row.score is not None]
+    if any(map(_is_success, evaluated)):
+        return [1.0]
+    return [0.0] if len(evaluated) == k else []
 
 
 def _until_first_success(attempts: Sequence[TrialRow], k: int) -> tuple[list[TrialRow], int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 
 from ..records import ComponentRecord, Counts, Estimate, Metrics, RunRecord, Usage
-from .markdown import literal
+from .markdown import literal, table
 
 _UNRELIABLE_SHARE = 0.1
 """With a larger share of missing data, a score is called unreliable."""
@@ -110,7 +110,7 @@ def _estimates(
     ]
     if not rows:
         return []
-    lines = [f"## {title}", "", *_table((column, "Value", "95% interval", "Evaluated", "Bounds"), rows)]
+    lines = [f"## {title}", "", *table((column, "Value", "95% interval", "Evaluated", "Bounds"), rows)]
     return lines if macro is None else [*lines, "", f"Mean of the categories: {_number(macro)}"]
 
 
@@ -121,7 +121,7 @@ def _draws(metrics: Metrics) -> list[str]:
     return [
         "## Several attempts",
         "",
-        *_table(("j", "pass@j (any of j passes)", "pass^j (all j pass)"), rows),
+        *table(("j", "pass@j (any of j passes)", "pass^j (all j pass)"), rows),
     ]
 
 
@@ -133,7 +133,7 @@ def _attempts(counts: Counts) -> list[str]:
         ("cancelled", counts.cancelled),
         ("missing", counts.missing),
     ]
-    lines = ["## Attempts", "", *_table(("Attempts", "Number"), [(name, str(n)) for name, n in rows])]
+    lines = ["## Attempts", "", *table(("Attempts", "Number"), [(name, str(n)) for name, n in rows])]
     if not counts.by_outcome:
         return lines
     outcomes = ", ".join(f"{literal(name)} {n}" for name, n in counts.by_outcome.items())
@@ -156,12 +156,6 @@ def _usage(metrics: Metrics) -> list[str]:
 
 def _cost(usage: Usage) -> str:
     return "unknown" if usage.cost_usd is None else f"${usage.cost_usd:,.4f}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table: texts on the left, numbers on the right."""
-    for row in (head, [":--", *["--:"] * (len(head) - 1)], *rows):
-        yield f"| {' | '.join(row)} |"
 
 
 def _number(value: float | None) -> str:
