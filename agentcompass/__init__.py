@@ -77,6 +77,7 @@ from .spec.network import NetworkPolicy
 
 if TYPE_CHECKING:
     from .engine.api import async_launch, async_run_evaluation, launch, run_evaluation
+    from .engine.compare import Comparison, RunComparison, compare_runs
     from .engine.configuration import read_orchestration
     from .engine.control import LaunchStatus
     from .engine.handle import LaunchHandle, start_launch
@@ -91,6 +92,7 @@ __all__ = [
     "Benchmark",
     "ClosableEnvironment",
     "CommandStep",
+    "Comparison",
     "CompassError",
     "ConfigError",
     "Environment",
@@ -124,6 +126,7 @@ __all__ = [
     "ProgressEvent",
     "Recipe",
     "Reply",
+    "RunComparison",
     "RunFinished",
     "RunPaths",
     "RunRequestSpec",
@@ -158,6 +161,7 @@ __all__ = [
     "async_launch",
     "async_run_evaluation",
     "benchmark",
+    "compare_runs",
     "environment",
     "harness",
     "launch",
@@ -170,6 +174,7 @@ __all__ = [
 # Imported on first use: `import agentcompass` must not cost what pydantic and an event loop cost.
 _LAZY = {
     "engine.api": {"async_launch", "async_run_evaluation", "launch", "run_evaluation"},
+    "engine.compare": {"Comparison", "RunComparison", "compare_runs"},
     "engine.configuration": {"read_orchestration"},
     "engine.control": {"LaunchStatus"},
     "engine.handle": {"LaunchHandle", "start_launch"},

@@ -19,6 +19,7 @@ _COMMANDS = {
     "audit": "Find out which tasks of a benchmark cannot be trusted.",
     "summary": "Recompute and print the scores of a run.",
     "show": "Look into a run: what did not succeed, or all about one task.",
+    "compare": "Compare runs task by task: the difference, and whether it is more than chance.",
     "export-predictions": "Write the patches of a run in the format of SWE-bench.",
     "list": "List the benchmarks, harnesses, environments or recipes.",
     "env": "Show and remove containers that runs have left behind or kept.",
