@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from ..errors import ConfigError, Finding, nearest
 from ..metrics.paired import SIGNIFICANCE, PairedDifference, binary_difference, holm, mean_difference
+from ..records import RunRecord
 from ..store.run import LoadedRun
 from .result import Items
 from .resume import NOT_COMPARED, described, differences
@@ -274,12 +275,7 @@ def _obstacles(
     a: _Side, b: _Side, pairs: Mapping[str, tuple[TaskResult, TaskResult]]
 ) -> Iterator[FieldOfBoth]:
     """Yield what must agree and does not: what the tasks are, and how they are judged and counted."""
-    for it in differences(
-        {"benchmark": described(a.run.record)["benchmark"]},
-        {"benchmark": described(b.run.record)["benchmark"]},
-        ignored=NOT_COMPARED,
-    ):
-        yield FieldOfBoth(field=it.field, a=it.old, b=it.new)
+    yield from _benchmark_obstacles(a.run.record, b.run.record)
     plan_a, plan_b = a.results.plan, b.results.plan
     if plan_a.strategy != plan_b.strategy:
         yield FieldOfBoth(field="strategy", a=plan_a.strategy, b=plan_b.strategy)
@@ -291,6 +287,15 @@ def _obstacles(
     for task_id, (one, other) in pairs.items():
         if one.digest and other.digest and one.digest != other.digest:
             yield FieldOfBoth(field=f"tasks.{task_id}", a=one.digest, b=other.digest)
+
+
+def _benchmark_obstacles(a: RunRecord, b: RunRecord) -> Iterator[FieldOfBoth]:
+    if a.benchmark.id != b.benchmark.id:  # then nothing else of them means the same
+        yield FieldOfBoth(field="benchmark.id", a=a.benchmark.id, b=b.benchmark.id)
+        return
+    of_a, of_b = described(a)["benchmark"], described(b)["benchmark"]
+    for it in differences(of_a, of_b, ignored=NOT_COMPARED, path="benchmark"):
+        yield FieldOfBoth(field=it.field, a=it.old, b=it.new)
 
 
 def _scale(tasks: Sequence[TaskResult]) -> str | None:
@@ -310,10 +315,11 @@ def _refuse(a: _Side, b: _Side, obstacles: Sequence[FieldOfBoth]) -> None:
     if len(obstacles) > len(told):
         told.append(f"  and {len(obstacles) - len(told)} more")
     ways = sorted({it.field.partition(".")[0] for it in obstacles})
+    options = " ".join(f"--allow {way}" for way in ways)
     raise ConfigError(
         f"{_places(a, b)} cannot be compared:\n"
         + "\n".join(told)
-        + f"\nto compare them all the same, and have that marked, allow {' and '.join(map(repr, ways))}",
+        + f"\nto compare them all the same, marked: {options}, or allow={ways!r}",
         findings=findings,
     )
 
