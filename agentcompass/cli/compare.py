@@ -11,7 +11,7 @@ import click
 
 from ..metrics.markdown import literal, table
 from ..progress.phrases import duration
-from .report import number, number_range
+from .report import number
 from .table import Table, print_tables
 from .terminal import print_json, print_text
 
@@ -113,14 +113,14 @@ def _overview(comparison: Comparison) -> Table:
             number(pair.a.score),
             number(pair.b.score),
             _signed(pair.difference.value),
-            number_range(pair.difference.low, pair.difference.high) if pair.compared else _NONE,
+            _range(pair.difference.low, pair.difference.high) if pair.compared else _NONE,
             _p(pair.difference.p),
             *([_p(pair.p_corrected)] if several else []),
             f"+{len(pair.gained)} -{len(pair.lost)}",
         ]
         for pair in comparison.pairs
     ]
-    return Table([*head, *(["p (Holm)"] if several else []), "gained, lost"], rows)
+    return Table([*head, *(["p (Holm)"] if several else []), "+/-"], rows)
 
 
 def _tables(pair: RunComparison, limit: int) -> Sequence[Table]:
@@ -171,7 +171,7 @@ def _sentences(pair: RunComparison, *, several: bool) -> Iterator[str]:
     yield _verdict(pair, several=several)
     missing = pair.planned - pair.compared
     if missing:
-        bounds = f"[{_signed(pair.bound_low)}, {_signed(pair.bound_high)}]"
+        bounds = _range(pair.bound_low, pair.bound_high)
         yield f"{missing} of {pair.planned} tasks lack a score in A or B; with them B - A could be {bounds}"
     for name, run in (("A", pair.a), ("B", pair.b)):
         if run.tasks > pair.planned:
@@ -190,7 +190,7 @@ def _verdict(pair: RunComparison, *, several: bool) -> str:
         return "no task is evaluated in both"
     p = f"p = {_p(pair.p_corrected)} after Holm" if several else f"p = {_p(difference.p)}"
     how = f"{p}, {_TESTS[difference.method]}"
-    interval = f"{_signed(difference.value)} [{_signed(difference.low)}, {_signed(difference.high)}]"
+    interval = f"{_signed(difference.value)} {_range(difference.low, difference.high)}"
     match pair.better:
         case None:
             return f"not settled: B - A is {interval}, {how}"
@@ -200,6 +200,10 @@ def _verdict(pair: RunComparison, *, several: bool) -> str:
 
 def _signed(value: float | None) -> str:
     return _NONE if value is None else f"{value:+.3f}"
+
+
+def _range(low: float, high: float) -> str:
+    return f"[{_signed(low)}, {_signed(high)}]"
 
 
 def _p(value: float) -> str:

@@ -63,7 +63,8 @@ def binary_difference(*, gained: int, lost: int, tasks: int) -> PairedDifference
     "Recommended tests and confidence intervals for paired binomial proportions", Statistics in Medicine 33
     (2014) 2850-2875.
 
-    The test is exact, hence a little more cautious than the interval.
+    The test is exact, hence a little more cautious than the interval: where it finds a difference, the
+    interval leaves 0 out.
 
     Args:
         gained: Tasks that only the second passed.

@@ -73,6 +73,13 @@ def test_swapping_the_runs_mirrors_the_pass_rates(numbers: tuple[int, int, int])
     assert (one.p, one.further_tasks) == (other.p, other.further_tasks)
 
 
+@given(counts)
+def test_exact_test_is_the_more_cautious_one(numbers: tuple[int, int, int]) -> None:
+    """What it finds significant has an interval without 0."""
+    difference = binary(numbers)
+    assert difference.p >= 0.05 or not difference.low <= 0 <= difference.high
+
+
 @given(differences)
 def test_swapping_the_runs_mirrors_the_means(values: list[float]) -> None:
     """Neither run is favoured."""
