@@ -22,7 +22,7 @@ _IMAGINED_STEP = 0.5
 By how much these two differ where tasks are not just passed or failed.
 
 In simulations with 2 and 4 attempts per task, down to 5 tasks and rates near 0, the interval then covers in
-93.5% of the cases or more, 96 to 99% on average; the plain t interval sinks to 12% where tasks agree by
+93.5% of the cases or more, 96% and more on average; the plain t interval sinks to 12% where tasks agree by
 chance.
 """
 _NO_DIFFERENCE = 1e-9
