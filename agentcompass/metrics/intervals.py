@@ -15,8 +15,8 @@ _PRIOR_SPREAD = 1 / 12
 """
 What one imagined task adds to the observed spread: the variance of a score that may be anything in [0, 1].
 
-A few tasks may agree by chance, and rare passes do so more often than not. This much doubt is all that is left
-when the tasks show no spread, and carries no weight among many tasks that do.
+A few tasks may agree by chance, all the more where passes are rare. This much doubt is all that is left when
+the tasks show no spread, and carries no weight among many tasks that do.
 """
 
 

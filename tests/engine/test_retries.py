@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from math import fsum
+
 import pytest
+from msgspec.structs import replace
 
 from agentcompass.clock import ManualClock
 from agentcompass.environments.fake import FakeParams
 from agentcompass.errors import HarnessError, ModelUnavailableError, SessionOpenError
-from agentcompass.protocols import Message, Outcome, Trial
-from agentcompass.records import OutcomeClass, RunStatus
+from agentcompass.protocols import Message, Outcome, Reply, Trial
+from agentcompass.records import OutcomeClass, RunStatus, Usage
 
 from .lab import RIGHT, Lab, trials
 
@@ -85,15 +89,16 @@ async def test_waiting_for_a_retry_holds_no_session(lab: Lab) -> None:
 
 
 async def test_usage_of_discarded_trials_counts(lab: Lab) -> None:
-    """What was paid for is in the totals, also when the trial was thrown away."""
-    calls = 0
+    """The totals are the sum over all lines of the journal: calls, tokens and cost of every trial."""
+    failures = Counter({"t0000": 2, "t0001": 1, "t0002": 9})
+    usage = Usage(input_tokens=100, cached_tokens=30, output_tokens=7, reasoning_tokens=3)
 
     async def agent(trial: Trial) -> Outcome:
-        nonlocal calls
-        calls += 1
         await trial.model.complete([Message(role="user", content="hello")])
-        if calls == 1:
+        if failures[trial.task.id]:
+            failures[trial.task.id] -= 1
             raise SessionOpenError("too bad")
+        await trial.model.complete([Message(role="user", content="once more")])
         return RIGHT
 
     result = await lab.run(
@@ -101,12 +106,18 @@ async def test_usage_of_discarded_trials_counts(lab: Lab) -> None:
         needs_model=True,
         model="m",
         model_api_protocol="scripted",
-        model_params={"script": lambda messages: "hi"},
-        benchmark_params={"tasks": 1},
+        model_params={"script": lambda messages: Reply(text="hi", usage=usage)},
+        model_prices={"input": 3, "output": 15, "cached": 1},
+        benchmark_params={"tasks": 4},
         resumable=False,
     )
+    lines = trials(result)
+    assert (len(lines), sum(line.discarded for line in lines)) == (3 + 2 + 3 + 1, 2 + 1 + 2)
     assert result.metrics is not None
-    assert result.metrics.usage.calls == 2
+    ledger, costs = result.metrics.usage, [line.usage.cost_usd or 0.0 for line in lines]
+    assert (ledger.calls, ledger.output_tokens) == (9 + 3, 7 * (9 + 3))
+    assert min(costs) > 0
+    assert ledger == replace(sum((line.usage for line in lines), Usage()), cost_usd=fsum(costs))
 
 
 async def test_first_opens_that_fail_are_retried(lab: Lab) -> None:

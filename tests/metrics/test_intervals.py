@@ -161,7 +161,7 @@ def _clustered_coverage(tasks: int, *, k: int, rate: float, likeness: float, sam
 @pytest.mark.parametrize("k", [2, 5])
 @pytest.mark.parametrize("tasks", [5, 10, 20, 50, 150, 500])
 def test_clustered_interval_covers_95_percent(tasks: int, k: int) -> None:
-    """Averaged over rates and likenesses within tasks, coverage is within 2 points of 95%, also for 5 tasks."""
+    """Averaged over rates and likenesses, coverage is within 2 points of 95%, also for 5 tasks."""
     coverage = fmean(
         _clustered_coverage(tasks, k=k, rate=rate, likeness=likeness, samples=max(60, 4000 // tasks))
         for rate in _RATES
@@ -175,7 +175,7 @@ def test_clustered_interval_covers_95_percent(tasks: int, k: int) -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("tasks", [5, 10, 20, 50, 150])
 def test_clustered_interval_fails_no_single_case_by_far(tasks: int) -> None:
-    """No rate, likeness and number of attempts is covered below 91%, rare passes of many attempts included."""
+    """No rate, likeness and number of attempts is covered below 91%, rare passes included."""
     coverages = {
         (k, rate, likeness): _clustered_coverage(tasks, k=k, rate=rate, likeness=likeness, samples=2000)
         for k in (2, 5, 32)
