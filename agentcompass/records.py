@@ -56,8 +56,11 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     calls: int = 0
     failed_calls: int = 0
     input_tokens: int = 0
-    """All prompt tokens, cached ones included."""
+    """All prompt tokens, those read from and written to a cache included."""
     cached_tokens: int = 0
+    """Read from a cache."""
+    cache_write_tokens: int = 0
+    """Written to a cache, where the endpoint tells."""
     output_tokens: int = 0
     """All generated tokens, reasoning included."""
     reasoning_tokens: int = 0
@@ -71,6 +74,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             failed_calls=self.failed_calls + other.failed_calls,
             input_tokens=self.input_tokens + other.input_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             cost_usd=sum(costs) if costs else None,

@@ -23,7 +23,8 @@ class Endpoint:
         base_url: What the protocol's path is appended to, e.g. ``http://localhost:8000/v1``.
         api_key: Sent as a bearer token; None or empty sends none.
         params: Put into every request as they are; may override anything but the messages.
-        prices: USD per million tokens by kind: ``input``, ``output`` and ``cached``; empty if unknown.
+        prices: USD per million tokens by kind: ``input``, ``output``, ``cached`` (read from a cache) and
+            ``cache_write``; empty if unknown.
         max_retries: How many further tries a call gets when a retry can help.
         connect_timeout_seconds: The longest that opening a connection may take.
         idle_timeout_seconds: The longest silence between two bytes from the endpoint.
@@ -46,7 +47,9 @@ class Endpoint:
         prices = self.prices
         if not prices or usage.cost_usd is not None:
             return usage
-        fresh = usage.input_tokens - usage.cached_tokens
-        cached = usage.cached_tokens * prices.get("cached", prices["input"])
-        cost = (fresh * prices["input"] + cached + usage.output_tokens * prices["output"]) / 1e6
-        return msgspec.structs.replace(usage, cost_usd=cost)
+        plain = prices["input"]
+        read, written = usage.cached_tokens, usage.cache_write_tokens
+        cost = max(0, usage.input_tokens - read - written) * plain
+        cost += read * prices.get("cached", plain) + written * prices.get("cache_write", plain)
+        cost += usage.output_tokens * prices["output"]
+        return msgspec.structs.replace(usage, cost_usd=cost / 1e6)

@@ -198,10 +198,12 @@ def _received_call(index: int, call: _Call) -> ToolCall:
 
 
 def _usage(said: object) -> Usage:
+    details = _member(said, "prompt_tokens_details")
     return Usage(
         calls=1,
         input_tokens=_count(said, "prompt_tokens"),
-        cached_tokens=_count(_member(said, "prompt_tokens_details"), "cached_tokens"),
+        cached_tokens=_count(details, "cached_tokens"),
+        cache_write_tokens=_count(details, "cache_write_tokens"),
         output_tokens=_count(said, "completion_tokens"),
         reasoning_tokens=_count(_member(said, "completion_tokens_details"), "reasoning_tokens"),
     )

@@ -147,7 +147,8 @@ def _usage(metrics: Metrics) -> list[str]:
         "",
         f"- Trials: {metrics.trials}, of which {metrics.discarded_trials} were repeated",
         f"- Model calls: {usage.calls:,} ({usage.failed_calls:,} failed)",
-        f"- Tokens: {usage.input_tokens:,} in ({usage.cached_tokens:,} cached), "
+        f"- Tokens: {usage.input_tokens:,} in ({usage.cached_tokens:,} cached, "
+        f"{usage.cache_write_tokens:,} written to the cache), "
         f"{usage.output_tokens:,} out ({usage.reasoning_tokens:,} reasoning)",
         f"- Cost: {_cost(usage)}",
         f"- Agent time: {metrics.agent_seconds:,.1f} s over all trials",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from operator import add
 
 from ..records import Usage
-from .trials import TrialRow
+from .trials import USAGE_COUNTS, TrialRow
 
 
 class Totals:
@@ -18,7 +18,7 @@ class Totals:
         self.trials = 0
         self.discarded_trials = 0
         self.duplicate_lines = 0
-        self._tokens = [0] * 6
+        self._counts = [0] * len(USAGE_COUNTS)
         self._costs_usd = array("d")
         self._agent_seconds = array("d")
 
@@ -34,7 +34,7 @@ class Totals:
         self.duplicate_lines += lines - len(trials)
         for row in trials:
             self.discarded_trials += row.discarded
-            self._tokens = list(map(add, self._tokens, row.tokens))
+            self._counts = list(map(add, self._counts, row.counts))
             self._agent_seconds.append(row.agent_seconds)
             if row.cost_usd is not None:
                 self._costs_usd.append(row.cost_usd)
@@ -45,13 +45,7 @@ class Totals:
 
     @property
     def usage(self) -> Usage:
-        calls, failed_calls, input_tokens, cached_tokens, output_tokens, reasoning_tokens = self._tokens
         return Usage(
-            calls=calls,
-            failed_calls=failed_calls,
-            input_tokens=input_tokens,
-            cached_tokens=cached_tokens,
-            output_tokens=output_tokens,
-            reasoning_tokens=reasoning_tokens,
+            **dict(zip(USAGE_COUNTS, self._counts, strict=True)),
             cost_usd=math.fsum(self._costs_usd) if self._costs_usd else None,
         )

@@ -13,10 +13,14 @@ from operator import attrgetter
 
 import msgspec
 
-from ..records import JournalRecord, OutcomeClass, PlanRecord, TrialRecord
+from ..records import JournalRecord, OutcomeClass, PlanRecord, TrialRecord, Usage
 
 _LARGEST_NUMBER = 1e100
 """Larger numbers measure nothing and their squares overflow; they are left out like NaN."""
+
+USAGE_COUNTS = tuple(name for name in Usage.__struct_fields__ if name != "cost_usd")
+"""The integer fields of ``Usage``."""
+_counts = attrgetter(*USAGE_COUNTS)
 
 _FAILED = frozenset({OutcomeClass.AGENT_ERROR, OutcomeClass.TIMED_OUT})
 
@@ -34,8 +38,8 @@ class TrialRow(msgspec.Struct, frozen=True, array_like=True):
     success: bool | None
     metrics: dict[str, float]
     category: str
-    tokens: tuple[int, int, int, int, int, int]
-    """The integer fields of ``Usage``, in their order."""
+    counts: tuple[int, ...]
+    """What the fields ``USAGE_COUNTS`` of its usage hold."""
     cost_usd: float | None
     agent_seconds: float
 
@@ -133,14 +137,7 @@ def _row(record: TrialRecord) -> TrialRow:
         success=success,
         metrics={name: float(value) for name, value in record.metrics.items() if _is_sound(value)},
         category=record.category,
-        tokens=(
-            usage.calls,
-            usage.failed_calls,
-            usage.input_tokens,
-            usage.cached_tokens,
-            usage.output_tokens,
-            usage.reasoning_tokens,
-        ),
+        counts=_counts(usage),
         cost_usd=usage.cost_usd if usage.cost_usd is not None and _is_sound(usage.cost_usd) else None,
         agent_seconds=record.timings.agent if _is_sound(record.timings.agent) else 0.0,
     )

@@ -48,8 +48,8 @@ def _compilable(pattern: str) -> str:
 
 
 def _whole_price_list(prices: dict[str, float]) -> dict[str, float]:
-    if prices and not {"input", "output"} <= prices.keys() <= {"input", "output", "cached"}:
-        raise ValueError('needs "input" and "output", and takes "cached" besides')
+    if prices and not {"input", "output"} <= prices.keys() <= {"input", "output", "cached", "cache_write"}:
+        raise ValueError('needs "input" and "output", and takes "cached" and "cache_write" besides')
     return prices
 
 
@@ -102,7 +102,7 @@ class ModelOptions(Options):
     model_params: dict[str, Any] = {}
     """Sent with every request, unchanged, e.g. {"temperature": 0}."""
     model_prices: Annotated[dict[str, NonNegativeFloat], AfterValidator(_whole_price_list)] = {}
-    """USD per million tokens: {"input": 3, "output": 15}, and "cached" if cached input costs less."""
+    """USD per million tokens: {"input": 3, "output": 15}, and "cached", "cache_write" if they differ."""
     model_max_retries: NonNegativeInt = 4
     """Further tries of one model call after a transient failure."""
     model_idle_timeout_seconds: PositiveFloat = 600.0

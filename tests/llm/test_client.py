@@ -59,6 +59,12 @@ PRICES = {"input": 3.0, "output": 15.0, "cached": 0.3}
         (PRICES, Usage(input_tokens=1_000_000, output_tokens=100_000), 4.5),
         (PRICES, Usage(input_tokens=1_000_000, cached_tokens=500_000), 1.65),
         ({"input": 3.0, "output": 15.0}, Usage(input_tokens=1_000_000, cached_tokens=500_000), 3.0),
+        (PRICES, Usage(input_tokens=1_000_000, cached_tokens=500_000, cache_write_tokens=100_000), 1.65),
+        (
+            PRICES | {"cache_write": 3.75},
+            Usage(input_tokens=1_000_000, cached_tokens=500_000, cache_write_tokens=100_000),
+            1.725,
+        ),
         (PRICES, Usage(input_tokens=1_000_000, cost_usd=0.5), 0.5),
         ({}, Usage(input_tokens=1_000_000), None),
     ],

@@ -223,13 +223,18 @@ async def test_all_token_counts_are_read() -> None:
     usage = {
         "prompt_tokens": 100,
         "completion_tokens": 50,
-        "prompt_tokens_details": {"cached_tokens": 80, "audio_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": 80, "cache_write_tokens": 5, "audio_tokens": 0},
         "completion_tokens_details": {"reasoning_tokens": 40},
     }
     async with open_setup(always(body=chat_completion() | {"usage": usage})) as setup:
         reply = await setup.ask()
     assert reply.usage == Usage(
-        calls=1, input_tokens=100, cached_tokens=80, output_tokens=50, reasoning_tokens=40
+        calls=1,
+        input_tokens=100,
+        cached_tokens=80,
+        cache_write_tokens=5,
+        output_tokens=50,
+        reasoning_tokens=40,
     )
 
 

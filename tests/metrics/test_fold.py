@@ -80,14 +80,16 @@ def test_resumed_attempt_takes_its_latest_verdict() -> None:
 
 def test_discarded_trials_count_for_usage_only() -> None:
     """An attempt with nothing but discarded trials is missing, and was paid for."""
-    usage = Usage(calls=2, input_tokens=10, output_tokens=3, cost_usd=0.25)
+    usage = Usage(calls=2, input_tokens=10, cache_write_tokens=7, output_tokens=3, cost_usd=0.25)
     lines = [
         broken("a", AGENT_ERROR, trial=number, discarded=True, usage=usage, agent_seconds=1.5)
         for number in (1, 2)
     ]
     metrics = fold([plan("a"), *lines])
     assert (metrics.counts.missing, metrics.score.value, metrics.discarded_trials) == (1, None, 2)
-    assert metrics.usage == Usage(calls=4, input_tokens=20, output_tokens=6, cost_usd=0.5)
+    assert metrics.usage == Usage(
+        calls=4, input_tokens=20, cache_write_tokens=14, output_tokens=6, cost_usd=0.5
+    )
     assert metrics.agent_seconds == 3.0
 
 
