@@ -324,13 +324,38 @@ class ClosableEnvironment(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Continuation:
+    """
+    What a model said in the form of its protocol, to be sent back as it is.
+
+    Holds more than text and tool calls: signed or encrypted reasoning, which some endpoints insist on in
+    conversations with tools.
+
+    Args:
+        protocol: Whose form it is; other protocols ignore it.
+        items: JSON-like.
+    """
+
+    protocol: str
+    items: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message of a conversation with a model."""
+    """
+    One message of a conversation with a model.
+
+    Args:
+        tool_calls: What the assistant asked for.
+        tool_call_id: Which call a message of the role ``tool`` answers.
+        continuation: Sent in place of content and tool calls where the protocol is the same.
+    """
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
     tool_calls: Sequence[ToolCall] = ()
     tool_call_id: str = ""
+    continuation: Continuation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,6 +379,7 @@ class Reply:
         text: The final content, reasoning excluded; may be empty.
         reasoning: Reasoning text, if the endpoint gives it apart.
         usage: Of this call, its retried and billed predecessors included.
+        continuation: The same in the form of the protocol, if that is more than the fields here say.
     """
 
     text: str
@@ -361,6 +387,17 @@ class Reply:
     tool_calls: Sequence[ToolCall] = ()
     stop_reason: StopReason = "stop"
     usage: Usage = NO_USAGE
+    continuation: Continuation | None = None
+
+    @property
+    def message(self) -> Message:
+        """The message to go on with in a conversation; put nothing else in its place when tools are used."""
+        return Message(
+            role="assistant",
+            content=self.text,
+            tool_calls=self.tool_calls,
+            continuation=self.continuation,
+        )
 
 
 class Model(Protocol):

@@ -15,13 +15,14 @@ from ..clock import Clock, SystemClock
 from ..errors import ModelError, ModelUnavailableError, UnknownComponentError
 from ..protocols import Message, Reply, Tool
 from ..records import NO_USAGE, Usage
+from .anthropic import ANTHROPIC
 from .endpoint import Endpoint
 from .openai_chat import OPENAI_CHAT
 from .retry import Pacing
 from .scripted import open_scripted
 from .wire import FAILED_CALL, Answer, Prepare, Try
 
-_HTTP_PROTOCOLS = {"openai-chat": OPENAI_CHAT}
+_HTTP_PROTOCOLS = {protocol.id: protocol for protocol in (OPENAI_CHAT, ANTHROPIC)}
 PROTOCOL_IDS = frozenset({"scripted", *_HTTP_PROTOCOLS})
 """The API protocols that there are."""
 

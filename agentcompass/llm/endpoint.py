@@ -21,8 +21,8 @@ class Endpoint:
         model_id: The model's id, as the endpoint knows it.
         protocol: One of ``client.PROTOCOL_IDS``.
         base_url: What the protocol's path is appended to, e.g. ``http://localhost:8000/v1``.
-        api_key: Sent as a bearer token; None or empty sends none.
-        params: Put into every request as they are; may override anything but the messages.
+        api_key: Sent in the header of the protocol; None or empty sends none.
+        params: Put into every request; may override anything but the conversation.
         prices: USD per million tokens by kind: ``input``, ``output``, ``cached`` (read from a cache) and
             ``cache_write``; empty if unknown.
         max_retries: How many further tries a call gets when a retry can help.

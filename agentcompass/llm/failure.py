@@ -40,7 +40,13 @@ _HINTS = {
 }
 _CONTEXT_STATUSES = frozenset({400, 413, 422})
 _CONTEXT_CODES = frozenset(
-    {"context_length_exceeded", "context_window_exceeded", "exceed_context_size_error", "prompt_too_long"}
+    {
+        "context_length_exceeded",
+        "context_window_exceeded",
+        "exceed_context_size_error",
+        "prompt_too_long",
+        "request_too_large",  # Anthropic, of a body above its limit
+    }
 )
 # For servers that send no code of their own with it. Kept short: a wrong hit turns a mistake in the
 # settings into failed attempts.
@@ -51,8 +57,9 @@ _CONTEXT_MARKERS = (
     "`inputs` tokens + `max_new_tokens` must be",  # TGI
     "exceeds the available context size",  # llama.cpp
     "prompt is too long",  # Anthropic
+    "input length and `max_tokens` exceed",  # Anthropic
 )
-_QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "enforced_spend_limit_reached"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +108,16 @@ def complaint_of(value: object) -> Complaint:
         return Complaint(str(value))
     said = value.get("message") or value.get("error") or value.get("detail") or ""
     code = value.get("code")
-    names = (name.lower() for name in (code, value.get("type")) if isinstance(name, str))
+    details = value.get("details")
+    inner = details.get("error_code") if isinstance(details, dict) else None
+    names = (name.lower() for name in (code, value.get("type"), inner) if isinstance(name, str))
     return Complaint(str(said), frozenset(names), code if type(code) is int else 0)
+
+
+def not_json(body: bytes, *, source: Source) -> ModelError:
+    """Build the error for a reply with a good status that nobody can read."""
+    said = source.quote(body.decode("utf-8", "replace"))
+    return ModelUnavailableError(f"{source.host} answered with something that is not JSON: {said!r}")
 
 
 def retry_after_seconds(headers: Mapping[str, str], *, wall_seconds: float) -> float | None:

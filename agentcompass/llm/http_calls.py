@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -17,6 +18,7 @@ from .transport import Transport, open_transport
 from .wire import FAILED_CALL, Answer, ApiProtocol, Prepare, Source, Try
 
 _MAX_REPLY_BYTES = 64 * 1024 * 1024
+_VERSIONED = re.compile(r"/v\d[^/]*$")
 _COMMON_HEADERS = {
     "Accept": "application/json",
     "Accept-Encoding": "identity",
@@ -33,7 +35,7 @@ async def open_http(endpoint: Endpoint, protocol: ApiProtocol, *, clock: Clock) 
     Raises:
         ConfigError: The base URL, the key or the params cannot be used.
     """
-    url = _request_url(endpoint.base_url, protocol.path)
+    url = _request_url(endpoint.base_url, protocol)
     key = _usable_key(endpoint)
     _check_params(endpoint, protocol)
     async with open_transport(url) as transport:
@@ -125,7 +127,7 @@ def _quotes_url(error: Exception) -> bool:
     return "://" in str(error)
 
 
-def _request_url(base_url: str, path: str) -> httpx.URL:
+def _request_url(base_url: str, protocol: ApiProtocol) -> httpx.URL:
     try:
         url = httpx.URL(base_url)
     except httpx.InvalidURL:
@@ -134,7 +136,9 @@ def _request_url(base_url: str, path: str) -> httpx.URL:
         raise ConfigError("the base URL of the model holds credentials; give them as the API key instead")
     if url.scheme not in {"http", "https"} or not url.host:
         raise ConfigError("the base URL of the model must start with http:// or https://")
-    return url.copy_with(path=url.path.rstrip("/") + path, fragment=None)
+    base = url.path.rstrip("/")
+    version = "" if _VERSIONED.search(base) else protocol.version
+    return url.copy_with(path=base + version + protocol.path, fragment=None)
 
 
 def _usable_key(endpoint: Endpoint) -> str:
@@ -148,8 +152,8 @@ def _usable_key(endpoint: Endpoint) -> str:
 
 
 def _check_params(endpoint: Endpoint, protocol: ApiProtocol) -> None:
-    if "messages" in endpoint.params:
-        raise ConfigError("the model params may not hold 'messages'; they come from the benchmark")
+    if protocol.reserved in endpoint.params:
+        raise ConfigError(f"the model params may not hold {protocol.reserved!r}: that comes from the harness")
     if endpoint.params.get("stream"):
         raise ConfigError("the model params may not ask for 'stream'; replies are read as a whole")
     try:

@@ -1,4 +1,4 @@
-"""JSON to and from endpoints whose text is not always clean: lone surrogates, bad UTF-8, NaN."""
+"""JSON to and from endpoints that are not always clean: lone surrogates, bad UTF-8, NaN, odd types."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+_MAX_TOKENS = 10**9  # nobody bills more in one call: a counter above is garbage
 
 
 def encode(value: object) -> bytes:
@@ -22,6 +24,19 @@ def encode(value: object) -> bytes:
         return _without_surrogates(json.dumps(value, ensure_ascii=False, default=_plain)).encode()
 
 
+def decode(body: bytes) -> Any:  # any JSON value
+    """
+    Decode a body, repaired if need be.
+
+    Raises:
+        ValueError: It is no JSON at all.
+    """
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return json.loads(repair(body))
+
+
 def repair(body: bytes) -> bytes:
     """
     Rewrite JSON that a strict decoder refuses only for its text or for NaN.
@@ -34,6 +49,28 @@ def repair(body: bytes) -> bytes:
         return _without_surrogates(json.dumps(value, ensure_ascii=False)).encode()
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def member(value: object, key: str) -> Any:  # any JSON value
+    """Return what an object holds under a key; None if there is nothing or it is no object."""
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def members(value: object, key: str) -> list[Any]:
+    """Return the list that an object holds under a key; an empty one if there is none."""
+    found = member(value, key)
+    return found if isinstance(found, list) else []
+
+
+def string(value: object) -> str:
+    """Return a text; anything else counts as none."""
+    return value if isinstance(value, str) else ""
+
+
+def count(said: object, key: str) -> int:
+    """Return a counter of tokens; 0 if it is missing or nonsense."""
+    value = member(said, key)
+    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else 0
 
 
 def _plain(value: object) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 """
-A small OpenAI-compatible endpoint for tests, measurements and examples; it can misbehave on request.
+A small endpoint for tests, measurements and examples; it speaks our API protocols and can misbehave.
 
 In a process: ``async with serve(handler) as server``. As its own process, printing its URL:
 ``python -m agentcompass.llm.mock_server --port 0 --answer TEXT --latency-seconds 0.2``.
@@ -11,7 +11,7 @@ import argparse
 import inspect
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -22,7 +22,7 @@ import msgspec
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from ..records import ToolCall
+from .mock_bodies import body_for
 
 Behaviour = Literal["reply", "silence", "headers_then_silence", "drip", "cut_body", "disconnect"]
 """
@@ -64,33 +64,6 @@ class MockReply:
 
 
 Handler = Callable[[MockRequest], MockReply | Awaitable[MockReply]]
-
-
-def chat_completion(
-    text: str | None = "ok",
-    *,
-    tool_calls: Sequence[ToolCall] = (),
-    finish_reason: str = "stop",
-    input_tokens: int = 10,
-    output_tokens: int = 5,
-) -> dict[str, Any]:
-    """Build the body of a well-formed reply."""
-    message: dict[str, Any] = {"role": "assistant", "content": text}
-    if tool_calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in tool_calls
-        ]
-    return {
-        "id": "mock",
-        "object": "chat.completion",
-        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
-        "usage": {
-            "prompt_tokens": input_tokens,
-            "completion_tokens": output_tokens,
-            "total_tokens": input_tokens + output_tokens,
-        },
-    }
 
 
 class MockServer:
@@ -190,8 +163,11 @@ def _head(reply: MockReply, length: int) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-async def _serve_forever(port: int, reply: MockReply) -> None:
-    async with serve(lambda _request: reply, port=port) as server:
+async def _serve_forever(port: int, answer: str, latency_seconds: float) -> None:
+    def handle(request: MockRequest) -> MockReply:
+        return MockReply(body=body_for(request.path, answer), latency_seconds=latency_seconds)
+
+    async with serve(handle, port=port) as server:
         sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()
         await anyio.sleep_forever()
@@ -204,10 +180,8 @@ def main() -> None:
     parser.add_argument("--answer", default="ok", help="the text of every reply")
     parser.add_argument("--latency-seconds", type=float, default=0.0, help="how long each reply takes")
     options = parser.parse_args()
-    body = msgspec.json.encode(chat_completion(options.answer))
-    reply = MockReply(body=body, latency_seconds=options.latency_seconds)
     with suppress(KeyboardInterrupt):
-        anyio.run(_serve_forever, options.port, reply)
+        anyio.run(_serve_forever, options.port, options.answer, options.latency_seconds)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ModelError, ModelReplyError, ModelUnavailableError
+from ..errors import ModelError, ModelReplyError
 from ..protocols import Message, Reply, StopReason, Tool
 from ..records import ToolCall, Usage
 from . import lenient_json
 from .endpoint import Endpoint
-from .failure import complaint_error, complaint_of
-from .wire import FAILED_CALL, Answer, ApiProtocol, Source
+from .failure import complaint_error, complaint_of, not_json
+from .lenient_json import count, member, string
+from .wire import FAILED_CALL, Answer, ApiProtocol, Source, answer
 
-_MAX_TOKENS = 10**9  # nobody bills more in one call: a counter above is garbage
 _STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",
     "length": "length",
@@ -117,9 +117,7 @@ def _decode(body: bytes, source: Source) -> Answer:
     try:
         return _decode_strictly(lenient_json.repair(body), source)
     except (ValueError, RecursionError):
-        said = source.quote(body.decode("utf-8", "replace"))
-        error = ModelUnavailableError(f"{source.host} answered with something that is not JSON: {said!r}")
-        return Answer(usage=FAILED_CALL, result=error)
+        return Answer(usage=FAILED_CALL, result=not_json(body, source=source))
 
 
 def _decode_strictly(text: bytes, source: Source) -> Answer:
@@ -129,10 +127,7 @@ def _decode_strictly(text: bytes, source: Source) -> Answer:
         msgspec.json.decode(text)  # raises unless it is JSON, though not an object
         body = _Body()
     usage = _usage(msgspec.json.decode(body.usage))
-    result = _result(body, usage, source)
-    if isinstance(result, ModelError):
-        usage = msgspec.structs.replace(usage, failed_calls=1)
-    return Answer(usage=usage, result=result)
+    return answer(usage, _result(body, usage, source))
 
 
 def _result(body: _Body, usage: Usage, source: Source) -> Reply | ModelError:
@@ -143,7 +138,7 @@ def _result(body: _Body, usage: Usage, source: Source) -> Reply | ModelError:
     if not choices:
         return _no_choices(msgspec.json.decode(body.error), source)
     choice = choices[0]
-    message, finish_reason = choice.message, _string(choice.finish_reason)
+    message, finish_reason = choice.message, string(choice.finish_reason)
     if message is None or (_is_empty(message) and finish_reason not in _CUT_SHORT):
         return ModelReplyError(f"{source.host} sent a reply with neither content nor tool calls")
     calls = tuple(_received_call(index, call) for index, call in enumerate(message.tool_calls or ()))
@@ -173,19 +168,15 @@ def _is_empty(message: _Message) -> bool:
 def _text(message: _Message) -> str:
     match message.content:
         case str(text):
-            return text or _string(message.refusal)
+            return text or string(message.refusal)
         case list(parts):
             return "".join(part if isinstance(part, str) else part.text or "" for part in parts)
         case _:
-            return _string(message.refusal)
+            return string(message.refusal)
 
 
 def _reasoning(message: _Message) -> str:
-    return _string(message.reasoning_content) or _string(message.reasoning)
-
-
-def _string(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    return string(message.reasoning_content) or string(message.reasoning)
 
 
 def _received_call(index: int, call: _Call) -> ToolCall:
@@ -198,24 +189,17 @@ def _received_call(index: int, call: _Call) -> ToolCall:
 
 
 def _usage(said: object) -> Usage:
-    details = _member(said, "prompt_tokens_details")
+    details = member(said, "prompt_tokens_details")
     return Usage(
         calls=1,
-        input_tokens=_count(said, "prompt_tokens"),
-        cached_tokens=_count(details, "cached_tokens"),
-        cache_write_tokens=_count(details, "cache_write_tokens"),
-        output_tokens=_count(said, "completion_tokens"),
-        reasoning_tokens=_count(_member(said, "completion_tokens_details"), "reasoning_tokens"),
+        input_tokens=count(said, "prompt_tokens"),
+        cached_tokens=count(details, "cached_tokens"),
+        cache_write_tokens=count(details, "cache_write_tokens"),
+        output_tokens=count(said, "completion_tokens"),
+        reasoning_tokens=count(member(said, "completion_tokens_details"), "reasoning_tokens"),
     )
 
 
-def _member(value: object, key: str) -> object:
-    return value.get(key) if isinstance(value, dict) else None
-
-
-def _count(said: object, key: str) -> int:
-    value = _member(said, key)
-    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else 0
-
-
-OPENAI_CHAT = ApiProtocol(path="/chat/completions", headers=_headers, encode=_encode, decode=_decode)
+OPENAI_CHAT = ApiProtocol(
+    id="openai-chat", path="/chat/completions", headers=_headers, encode=_encode, decode=_decode
+)

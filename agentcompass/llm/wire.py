@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from ..errors import ModelError
 from ..protocols import Message, Reply, Tool
 from ..records import Usage
@@ -19,6 +21,13 @@ class Answer:
 
     usage: Usage
     result: Reply | ModelError
+
+
+def answer(usage: Usage, result: Reply | ModelError) -> Answer:
+    """Say what a try came to, when its tokens are known."""
+    if isinstance(result, ModelError):
+        usage = msgspec.structs.replace(usage, failed_calls=1)
+    return Answer(usage=usage, result=result)
 
 
 FAILED_CALL = Usage(calls=1, failed_calls=1)
@@ -59,12 +68,17 @@ class ApiProtocol:
 
     Args:
         path: Appended to the base URL.
+        version: Put between the two, unless the base URL ends in a version such as ``/v1``.
+        reserved: The parameters that users may not give: the conversation.
         headers: Builds the headers of every request from the key.
         encode: Builds a request body.
         decode: Reads the body of a reply with a good status.
     """
 
+    id: str
     path: str
+    version: str = ""
+    reserved: str = "messages"
     headers: Callable[[str], Mapping[str, str]]
     encode: Callable[[Endpoint, Sequence[Message], Sequence[Tool]], bytes]
     decode: Callable[[bytes, Source], Answer]

@@ -98,7 +98,7 @@ class ModelOptions(Options):
     model_api_key: Annotated[SecretStr | str | None, AfterValidator(_hidden)] = None
     """Key for the endpoint; never written anywhere."""
     model_api_protocol: str | list[str] = "openai-chat"
-    """Protocol of the endpoint, or several in order of preference: openai-chat, scripted."""
+    """Protocol of the endpoint, or several in order of preference: openai-chat, anthropic, scripted."""
     model_params: dict[str, Any] = {}
     """Sent with every request, unchanged, e.g. {"temperature": 0}."""
     model_prices: Annotated[dict[str, NonNegativeFloat], AfterValidator(_whole_price_list)] = {}

@@ -12,7 +12,8 @@ import anyio.lowlevel
 
 from agentcompass.llm.client import ModelClient, open_model
 from agentcompass.llm.endpoint import Endpoint
-from agentcompass.llm.mock_server import Handler, MockReply, MockRequest, MockServer, chat_completion, serve
+from agentcompass.llm.mock_bodies import chat_completion
+from agentcompass.llm.mock_server import Handler, MockReply, MockRequest, MockServer, serve
 from agentcompass.protocols import Message, Reply, Tool
 from agentcompass.records import NO_USAGE, Usage
 
@@ -65,11 +66,17 @@ class Setup:
 
 
 @asynccontextmanager
-async def open_setup(handler: Handler, *, path: str = "", **fields: Any) -> AsyncIterator[Setup]:
+async def open_setup(
+    handler: Handler, *, path: str = "", root: str = "/v1", **fields: Any
+) -> AsyncIterator[Setup]:
     """Start an endpoint and open a model on it."""
     clock = FakeClock()
     async with serve(handler) as server:
-        settings = {"model_id": "mock-1", "protocol": "openai-chat", "base_url": server.url + path}
+        settings = {
+            "model_id": "mock-1",
+            "protocol": "openai-chat",
+            "base_url": server.url.removesuffix("/v1") + root + path,
+        }
         endpoint = Endpoint(**(settings | fields))
         async with open_model(endpoint, clock=clock, rng=Random(1)) as model:
             yield Setup(model, server, clock)

@@ -19,8 +19,11 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"protocol": "openai_chat"}, r"did you mean 'openai-chat'\? \(available: openai-chat, scripted\)"),
-        ({"protocol": "anthropic"}, "available: openai-chat, scripted"),
+        (
+            {"protocol": "openai_chat"},
+            r"did you mean 'openai-chat'\? \(available: anthropic, openai-chat, scripted\)",
+        ),
+        ({"protocol": "bedrock"}, "available: anthropic, openai-chat, scripted"),
         ({"base_url": ""}, "must start with http"),
         ({"base_url": "localhost:8000/v1"}, "must start with http"),
         ({"base_url": "user:canary@host/v1"}, "must start with http"),
@@ -30,6 +33,7 @@ pytestmark = pytest.mark.anyio
         ({"api_key": SecretStr("canary\n")}, "no header can carry"),
         ({"api_key": SecretStr("canary\u00e9")}, "no header can carry"),
         ({"params": {"messages": []}}, "may not hold 'messages'"),
+        ({"protocol": "anthropic", "params": {"messages": []}}, "may not hold 'messages'"),
         ({"params": {"stream": True}}, "may not ask for 'stream'"),
         ({"params": {"seed": object()}}, "cannot be sent as JSON"),
     ],

@@ -15,7 +15,8 @@ import pytest
 from agentcompass.errors import ModelUnavailableError
 from agentcompass.llm.client import open_model
 from agentcompass.llm.endpoint import Endpoint
-from agentcompass.llm.mock_server import MockReply, MockRequest, chat_completion, serve
+from agentcompass.llm.mock_bodies import chat_completion
+from agentcompass.llm.mock_server import MockReply, MockRequest, serve
 from agentcompass.records import Usage
 
 from .endpoints import HELLO, Setup, always, one_by_one, open_setup

@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from agentcompass.errors import ModelReplyError, ModelUnavailableError
-from agentcompass.llm.mock_server import chat_completion
+from agentcompass.llm.mock_bodies import chat_completion
 from agentcompass.protocols import Message, Tool
 from agentcompass.records import ToolCall, Usage
 
