@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,16 @@ from agentcompass.errors import (
     SessionLostError,
 )
 from agentcompass.harnesses.mini_swe_agent import MiniSweAgent, MiniSweAgentParams
-from agentcompass.protocols import ExecResult, Message, Outcome, Reply, SessionPlan, TaskView, Tool
+from agentcompass.protocols import (
+    Continuation,
+    ExecResult,
+    Message,
+    Outcome,
+    Reply,
+    SessionPlan,
+    TaskView,
+    Tool,
+)
 from agentcompass.records import CommandStep, NoteStep, ToolCall, Usage
 
 from .trial import PlainTrial
@@ -113,6 +123,17 @@ async def test_submission_is_the_answer_and_the_patch(run_in: str) -> None:
     assert trajectory["info"]["exit_status"] == "Submitted"
     steps = [step for step in trial.trajectory.steps if isinstance(step, CommandStep)]
     assert steps[0].command == "printf 'a\\377b\\n' >p"
+
+
+@EVERYWHERE
+async def test_what_the_endpoint_wants_back_is_sent_back(run_in: str) -> None:
+    """Signed reasoning goes with its turn into every later call."""
+    signed = Continuation(protocol="anthropic", items=({"type": "thinking", "signature": "c2lnbmVk"},))
+    model = Turns(replace(bash("true"), continuation=signed), bash(SUBMIT))
+    await run(model, run_in=run_in)
+    [turn] = [message for message in model.asked[-1] if message.role == "assistant"]
+    assert turn.continuation is not None
+    assert (turn.continuation.protocol, *turn.continuation.items) == ("anthropic", *signed.items)
 
 
 async def test_agent_gets_the_bare_problem_and_its_own_instructions() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ import anyio.lowlevel
 from anyio import from_thread, to_thread
 
 from ...errors import ExecError
-from ...protocols import PATCH_ARTIFACT, ExecResult, Message, Outcome, Reply, Tool, Trial
+from ...protocols import PATCH_ARTIFACT, Continuation, ExecResult, Message, Outcome, Reply, Tool, Trial
 from ...records import NoteStep, ToolCall
 from ..command import MAX_ARGUMENT_BYTES, command_step
 from .package import AgentSettings, bash_tool, exceptions, tool_calls
@@ -249,6 +250,7 @@ class EngineModel:
 
 def as_message(message: Mapping[str, Any]) -> Message:
     """Turn a message of the package into ours."""
+    continuation = message.get("continuation")
     return Message(
         role=message["role"],
         content=message.get("content") or "",
@@ -257,6 +259,7 @@ def as_message(message: Mapping[str, Any]) -> Message:
             for call in message.get("tool_calls") or ()
         ),
         tool_call_id=message.get("tool_call_id", ""),
+        continuation=Continuation(**continuation) if continuation else None,
     )
 
 
@@ -284,4 +287,7 @@ def package_message(reply: Reply) -> dict[str, Any]:
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in reply.tool_calls
     ]
-    return {"role": "assistant", "content": reply.text, "tool_calls": calls}
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text, "tool_calls": calls}
+    if reply.continuation is not None:  # the agent keeps what it does not know
+        message["continuation"] = asdict(reply.continuation)
+    return message
