@@ -18,11 +18,12 @@ from ..records import NO_USAGE, Usage
 from .anthropic import ANTHROPIC
 from .endpoint import Endpoint
 from .openai_chat import OPENAI_CHAT
+from .openai_responses import OPENAI_RESPONSES
 from .retry import Pacing
 from .scripted import open_scripted
 from .wire import FAILED_CALL, Answer, Prepare, Try
 
-_HTTP_PROTOCOLS = {protocol.id: protocol for protocol in (OPENAI_CHAT, ANTHROPIC)}
+_HTTP_PROTOCOLS = {protocol.id: protocol for protocol in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC)}
 PROTOCOL_IDS = frozenset({"scripted", *_HTTP_PROTOCOLS})
 """The API protocols that there are."""
 

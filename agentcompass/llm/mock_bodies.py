@@ -12,7 +12,13 @@ from ..records import ToolCall
 
 def body_for(path: str, text: str) -> dict[str, Any]:
     """Build a reply that says a text, in the protocol whose path was asked for."""
-    return anthropic_message(text) if path.endswith("/messages") else chat_completion(text)
+    match path.rpartition("/")[2]:
+        case "messages":
+            return anthropic_message(text)
+        case "responses":
+            return response_object(text)
+        case _:
+            return chat_completion(text)
 
 
 def chat_completion(
@@ -62,4 +68,30 @@ def anthropic_message(
         "content": content,
         "stop_reason": stop_reason,
         "usage": usage or {"input_tokens": 10, "output_tokens": 5},
+    }
+
+
+def response_object(
+    text: str = "ok",
+    *,
+    reasoning: Sequence[Mapping[str, Any]] = (),
+    tool_calls: Sequence[ToolCall] = (),
+    status: str = "completed",
+    usage: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Build a reply of ``openai-responses``; items of reasoning come first."""
+    parts = [{"type": "output_text", "text": text, "annotations": []}]
+    message = {"type": "message", "id": "msg_mock", "role": "assistant", "content": parts}
+    calls = [
+        {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in tool_calls
+    ]
+    return {
+        "id": "resp_mock",
+        "object": "response",
+        "status": status,
+        "error": None,
+        "incomplete_details": None,
+        "output": [*reasoning, *([message] if text else []), *calls],
+        "usage": usage or {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15},
     }

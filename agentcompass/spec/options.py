@@ -98,9 +98,9 @@ class ModelOptions(Options):
     model_api_key: Annotated[SecretStr | str | None, AfterValidator(_hidden)] = None
     """Key for the endpoint; never written anywhere."""
     model_api_protocol: str | list[str] = "openai-chat"
-    """Protocol of the endpoint, or several in order of preference: openai-chat, anthropic, scripted."""
+    """openai-chat, openai-responses, anthropic or scripted, or several in order of preference."""
     model_params: dict[str, Any] = {}
-    """Sent with every request, unchanged, e.g. {"temperature": 0}."""
+    """Sent with every request, e.g. {"temperature": 0}."""
     model_prices: Annotated[dict[str, NonNegativeFloat], AfterValidator(_whole_price_list)] = {}
     """USD per million tokens: {"input": 3, "output": 15}, and "cached", "cache_write" if they differ."""
     model_max_retries: NonNegativeInt = 4

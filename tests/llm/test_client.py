@@ -21,9 +21,9 @@ pytestmark = pytest.mark.anyio
     [
         (
             {"protocol": "openai_chat"},
-            r"did you mean 'openai-chat'\? \(available: anthropic, openai-chat, scripted\)",
+            r"did you mean 'openai-chat'\? \(available: anthropic, openai-chat, openai-responses, scripted\)",
         ),
-        ({"protocol": "bedrock"}, "available: anthropic, openai-chat, scripted"),
+        ({"protocol": "bedrock"}, "available: anthropic, openai-chat, openai-responses, scripted"),
         ({"base_url": ""}, "must start with http"),
         ({"base_url": "localhost:8000/v1"}, "must start with http"),
         ({"base_url": "user:canary@host/v1"}, "must start with http"),
@@ -34,6 +34,7 @@ pytestmark = pytest.mark.anyio
         ({"api_key": SecretStr("canary\u00e9")}, "no header can carry"),
         ({"params": {"messages": []}}, "may not hold 'messages'"),
         ({"protocol": "anthropic", "params": {"messages": []}}, "may not hold 'messages'"),
+        ({"protocol": "openai-responses", "params": {"input": []}}, "may not hold 'input'"),
         ({"params": {"stream": True}}, "may not ask for 'stream'"),
         ({"params": {"seed": object()}}, "cannot be sent as JSON"),
     ],
