@@ -11,7 +11,7 @@ import msgspec
 
 from ..metrics.scores import score_task, scores_per_task
 from ..metrics.totals import Totals
-from ..metrics.trials import TrialRow, counted_trials, read_journal, unique_trials
+from ..metrics.trials import USAGE_COUNTS, TrialRow, counted_trials, read_journal, unique_trials
 from ..records import JournalRecord, OutcomeClass, PlanRecord, TrialRecord, Usage
 from ..store.run import LoadedRun
 
@@ -137,4 +137,4 @@ def _scale(evaluated: Sequence[TrialRow]) -> Scale | None:
 
 
 def _calls(row: TrialRow) -> int:
-    return row.tokens[0]
+    return row.counts[USAGE_COUNTS.index("calls")]
